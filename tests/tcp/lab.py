@@ -1,6 +1,6 @@
-"""Two or more hosts on a network in virtual time, without NIC or link: a stand-in cuts segments into frames.
+"""Two or more hosts on a network in virtual time; a fake NIC cuts segments into frames.
 
-The stand-in obeys the Transmitter's contract (budget, cuts, PSH and FIN) and checks that TCP obeys its own: phases,
+The fake NIC obeys the Transmitter's contract (budget, cuts, PSH and FIN) and checks that TCP obeys its own: phases,
 whole words, no segment across a tag change.
 """
 
@@ -17,9 +17,9 @@ from tests.facades.tcp import Connection, Event, Host, Listener, State, TcpConfi
 
 TAGGED = 0x28
 CODECS = 0b111
-"""What the peer's NIC can decode."""
+"""Bit set of the codecs that the peer's NIC decodes."""
 START = 2.0**16
-"""What the clock shows at first: nothing may take its 0 for the beginning."""
+"""Initial time of the clock; not 0, so that code that assumes a start at 0 fails."""
 ENDING = int(Flags.PSH | Flags.FIN)
 Filter = Callable[[Segment], bool]
 
@@ -35,11 +35,11 @@ class Wire:
     ratio: int = 1
     """Original bytes of a tagged stream to one byte on the wire."""
     room: int = 1 << 20
-    """Bytes a host may send in one go."""
+    """Bytes that a host may send in one call."""
 
 
 class Node:
-    """A host, its stand-in for a NIC, and a log of what it sent."""
+    """A host, its fake NIC, and a log of the frames it sent."""
 
     def __init__(self, lab: Lab, number: int, config: TcpConfig) -> None:
         self.lab = lab
@@ -56,11 +56,11 @@ class Node:
         )
         self.sent: list[Segment] = []
         self.ethernet_frames = 0
-        """Frames that it sent as such: ARP and ICMP."""
+        """Number of ARP and ICMP frames sent."""
         self.drop: Filter | None = None
-        """Frames for which this is true get lost on the way out."""
+        """Predicate of outgoing frames that are lost."""
         self.deaf = False
-        """Nothing reaches the host any more."""
+        """Incoming frames are dropped."""
         self.events: list[Event] = []
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:

@@ -1,4 +1,4 @@
-"""`python -m tests.tcp.many`: connections by the hundred thousand, opened, used and closed in virtual time.
+"""`python -m tests.tcp.many`: hundreds of thousands of connections in virtual time.
 
     python -m tests.tcp.many --connections 100000 --seed 1
 
@@ -41,18 +41,18 @@ LOSSES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.2)
 NODES = 4
 PORT = 80
 AT_ONCE = 100
-"""Connections of a world."""
+"""Simultaneous connections of a world."""
 PATIENCE_S = 3600.0
-"""Of everybody here, so that no connection that is possible at all is given up."""
+"""User timeout of all connections, so long that none that can succeed is abandoned."""
 QUIET_S = 400.0
-"""Longer than any timer runs on after the last connection has closed."""
+"""Longer than any timer runs after the last connection has closed."""
 EXACT = "truncate:32"
 CONFIG = TcpConfig(
     syn_retries=1000, max_rto_s=8.0, user_timeout_s=PATIENCE_S, orphan_timeout_s=PATIENCE_S, time_wait_s=120.0
 )  # TIME-WAIT outlives the longest interval between two retransmissions of a FIN many times over
 ENDINGS = ("asker", "answerer", "both", "question", "close")
-"""Who ends its direction first: the asker when it has the answer, the answerer behind it, both at once (nobody waits
-for the other), the asker behind its question; or the asker closes for good."""
+"""Which end closes its direction first: the client after the reply, the server after sending it, both without waiting,
+or the client after its request; or the client closes the connection."""
 
 
 class Failed(AssertionError):
@@ -70,9 +70,9 @@ class Talk:
     asked: int = 0
     answered: int = 0
     heard: bytearray = field(default_factory=bytearray)
-    """Of the question."""
+    """Bytes of the request received so far."""
     learned: bytearray = field(default_factory=bytearray)
-    """Of the answer."""
+    """Bytes of the reply received so far."""
 
 
 def talk_of(rng: Random) -> Talk:
@@ -82,13 +82,13 @@ def talk_of(rng: Random) -> Talk:
 
 
 class World:
-    """Its programs act on events of the nodes: an actor for a VirtualClock, behind the nodes."""
+    """Nodes whose programs react to events; an actor of a VirtualClock that acts after the nodes."""
 
     def __init__(self, connections: int, loss: float, seed: int) -> None:
         self.rng = Random(seed)
         self.left = connections
         self.done: Counter[str] = Counter()
-        """By ending."""
+        """Completed connections by ending."""
         self.bytes = 0
         network = MemoryNetwork()
         spec = EmulationSpec(delay_s=0.005, loss=loss, duplicate=loss / 4, reorder=loss / 2, limit_bytes=1 << 30)
@@ -100,11 +100,11 @@ class World:
             node.host.listen(0, PORT, 2 * AT_ONCE, 0.0): node for node in self.nodes
         }
         self._talks: dict[tuple[tuple[int, int], tuple[int, int]], Talk] = {}
-        """By addresses of asker and answerer."""
+        """Connections by the addresses of client and server."""
         self._askers: dict[Connection, Talk] = {}
         self._answerers: dict[Connection, Talk] = {}
         self._open: Counter[int] = Counter()
-        """Ends that are not closed, by talk."""
+        """Number of open ends of each connection."""
 
     def _node(self, network: MemoryNetwork, spec: EmulationSpec, number: int) -> Node:
         link = EmulatedLink(network.port(), spec, seed=self.rng.getrandbits(32))
@@ -207,7 +207,7 @@ class World:
     def finished(self) -> bool:
         return not self.left and not self._open
 
-    # Afterwards
+    # Checks after the run
 
     def check_empty(self, clock: VirtualClock) -> None:
         """Raises Failed if a node still holds state of closed connections."""

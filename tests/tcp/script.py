@@ -21,7 +21,7 @@ MSS = 1000
 
 
 class Script:
-    """`config` as for a host; the peer offers MSS 1000, no window scaling and no timestamps unless told."""
+    """A host with `config` and a scripted peer, which by default offers MSS 1000 and neither scaling nor timestamps."""
 
     def __init__(self, config: TcpConfig | None = None) -> None:
         self.now = 100.0
@@ -37,10 +37,10 @@ class Script:
         self._out: list[Segment] = []
         self.frames: list[bytes] = []
         self.iss = 0
-        """The host's."""
+        """The host's initial sequence number."""
         self.connection: Connection
         self.sport, self.dport = 5000, 80
-        """As the host sees them: of the peer, and its own."""
+        """The peer's and the host's port, as the host sees them."""
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         assert destination == PEER_MAC

@@ -1,4 +1,4 @@
-"""Buffers grow as path and application use them, within a budget; idle connections return memory."""
+"""Buffer autotuning: growth with the use by path and application, the shared budget, and shrinking when idle."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def transferred(config: TcpConfig, size: int, wire: Wire | None = None) -> tuple
 
 
 class TestRounds:
-    """What the program took in a round trip of 10 ms, four times (dynamic right-sizing)."""
+    """Dynamic right-sizing: four times the bytes read in a round trip of 10 ms."""
 
     def after(self, elapsed_s: float, taken: int = 100 * KIB, largest: int = MIB) -> int:
         rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
@@ -46,16 +46,16 @@ class TestRounds:
         tuning.round(rcv, 1.0 + elapsed_s, 0.01, None)
         return rcv.capacity
 
-    def test_four_times(self) -> None:
+    def test_target_is_four_times_the_bytes_read(self) -> None:
         assert self.after(0.01) == pytest.approx(400 * KIB, abs=1)
 
-    def test_of_what_would_have_been_taken_in_one(self) -> None:
+    def test_a_longer_interval_is_scaled_to_one_round_trip(self) -> None:
         assert self.after(0.02) == pytest.approx(200 * KIB, abs=1)
 
-    def test_no_more_than_the_field_can_say(self) -> None:
+    def test_target_is_limited_by_the_window_field(self) -> None:
         assert self.after(0.01, MIB) == MIB
 
-    def test_the_shortest_round_trip_counts_at_once(self) -> None:
+    def test_a_shorter_round_trip_is_used_immediately(self) -> None:
         rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
         for now, echoed_s in ((1.0, 0.199), (2.0, 0.009)):
             tuning.round(rcv, now, 0.0, echoed_s)
@@ -69,7 +69,7 @@ class TestRounds:
 
 
 class TestWindow:
-    def test_it_grows_with_what_the_program_takes_in_a_round_trip(self) -> None:
+    def test_the_receive_buffer_grows_with_the_reads_of_a_round_trip(self) -> None:
         _, pump, took = transferred(SMALL, 8 * MIB)
         assert flow(pump.sink).receive_capacity >= 1 * MIB
         fixed = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, receive_buffer_max=64 * KIB)
@@ -78,7 +78,7 @@ class TestWindow:
         assert slow == pytest.approx(8 * MIB / (64 * KIB) * 0.02, rel=0.1)  # one window per round trip
         assert took < slow / 4
 
-    def test_not_where_the_program_does_not_read(self) -> None:
+    def test_the_receive_buffer_does_not_grow_while_nothing_is_read(self) -> None:
         lab = Lab(Wire(delay_s=0.01), config=SMALL)
         client, server = lab.pair()
         client.send(bytes(64 * KIB))
@@ -88,7 +88,7 @@ class TestWindow:
         assert flow(server).receive_capacity == 64 * KIB
         assert flow(server).unread <= 64 * KIB + 2048  # the unit of the window field
 
-    def test_not_for_a_few_bytes_now_and_then(self) -> None:
+    def test_the_receive_buffer_does_not_grow_with_occasional_short_messages(self) -> None:
         lab = Lab(Wire(delay_s=0.01), config=SMALL)
         client, server = lab.pair()
         for _ in range(50):
@@ -97,7 +97,7 @@ class TestWindow:
             server.recv(1 << 20)
         assert flow(server).receive_capacity == 64 * KIB
 
-    def test_only_as_far_as_the_budget_of_all_connections_goes(self) -> None:
+    def test_growth_is_limited_by_the_budget_of_all_connections(self) -> None:
         config = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, buffer_memory=100 * KIB)
         lab, pump, _ = transferred(config, 4 * MIB)
         assert flow(pump.sink).receive_capacity <= 164 * KIB
@@ -106,7 +106,7 @@ class TestWindow:
         lab.run(limit_s=1)
         assert lab.a.host.tcp.budget.free == lab.b.host.tcp.budget.free == 100 * KIB
 
-    def test_without_scaling_the_field_is_the_limit(self) -> None:
+    def test_without_window_scaling_the_buffer_is_limited_by_the_field(self) -> None:
         script = Script(SMALL)
         connection = script.accept()
         for index in range(100):
@@ -125,7 +125,7 @@ class TestWindow:
         script.receive(ACK, far, 1, b"at the far end of it")
         assert script.host.counters.out_of_order == 1
 
-    def test_larger_ones_cannot_be_configured(self) -> None:
+    def test_windows_over_a_gibibyte_are_rejected(self) -> None:
         with pytest.raises(ValueError, match="a buffer has"):
             TcpConfig(receive_buffer_max=LARGEST_WINDOW + 1)
 
@@ -135,7 +135,7 @@ class TestWindow:
 
 
 class TestSendBuffer:
-    def test_it_grows_while_the_network_takes_all_that_is_in_it(self) -> None:
+    def test_the_send_buffer_grows_while_all_of_it_is_in_flight(self) -> None:
         config = TcpConfig(send_buffer=64 * KIB, send_buffer_max=4 * MIB)
         _, pump, took = transferred(config, 8 * MIB)
         assert flow(pump.source).send_buffer.capacity >= 1 * MIB
@@ -144,7 +144,7 @@ class TestSendBuffer:
         assert flow(pump.source).send_buffer.capacity == 64 * KIB
         assert took < slow / 4
 
-    def test_what_it_grew_by_goes_back_with_the_connection(self) -> None:
+    def test_a_closed_connection_returns_its_growth_to_the_budget(self) -> None:
         script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
         connection = script.established()
         connection.send(bytes(10_000))
@@ -155,7 +155,7 @@ class TestSendBuffer:
         connection.abort(script.now)
         assert budget.free == TcpConfig().buffer_memory
 
-    def test_a_compressed_stream_gets_as_many_times_more(self) -> None:
+    def test_a_compressed_stream_gets_buffers_multiplied_by_its_ratio(self) -> None:
         """At a ratio of 8:1, buffer and window must hold eight times the wire bytes in flight."""
         from tests.facades.packet import Tag
 
@@ -170,7 +170,7 @@ class TestSendBuffer:
 
         assert rate(8) > 6 * rate(1)
 
-    def test_not_while_something_waits_in_it_to_be_sent(self) -> None:
+    def test_the_send_buffer_does_not_grow_while_unsent_data_waits(self) -> None:
         script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
         connection = script.established()
         script.receive(ACK, 1, 1, window=4000)
@@ -181,7 +181,7 @@ class TestSendBuffer:
             connection.send(bytes(10_000))
         assert flow(connection).send_buffer.capacity == 8 * KIB
 
-    def test_the_writer_learns_of_it(self) -> None:
+    def test_growth_of_the_send_buffer_makes_it_writable(self) -> None:
         script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
         connection = script.established()
         assert connection.send(bytes(10_000)) == 8 * KIB
@@ -190,7 +190,7 @@ class TestSendBuffer:
         assert list(script.host.events) == [Writable(connection)]
         assert connection.send(bytes(10_000)) == 8 * KIB + 1000
 
-    def test_what_is_on_its_way_survives_the_growth(self) -> None:
+    def test_data_in_flight_survives_growth(self) -> None:
         script = Script(TcpConfig(send_buffer=8000, send_buffer_max=4 * MIB))
         connection = script.established()
         data = bytes(index % 251 for index in range(16_000))
@@ -203,7 +203,7 @@ class TestSendBuffer:
 
 
 class TestIdle:
-    def test_memory_goes_back_after_a_while(self) -> None:
+    def test_an_idle_connection_returns_memory(self) -> None:
         lab, pump, _ = transferred(SMALL, 8 * MIB)
         sender, receiver = flow(pump.source).send_buffer, flow(pump.sink).receive_buffer
         assert send_memory(sender) >= 2 * MIB
@@ -215,7 +215,7 @@ class TestIdle:
         pump.data = memoryview(bytes(9 * MIB))
         assert lab.run(pump)
 
-    def test_not_while_messages_go_to_and_fro(self) -> None:
+    def test_memory_is_kept_while_messages_are_exchanged(self) -> None:
         lab = Lab(config=TcpConfig(trim_after_s=1.0))
         client, server = lab.pair()
         for _ in range(40):
@@ -226,7 +226,7 @@ class TestIdle:
         lab.run(limit_s=3)
         assert send_memory(flow(client).send_buffer) == 0
 
-    def test_nor_what_is_unread_or_unacknowledged(self) -> None:
+    def test_memory_of_unread_or_unacknowledged_data_is_kept(self) -> None:
         lab = Lab(config=TcpConfig(trim_after_s=1.0))
         client, server = lab.pair()
         client.send(b"unread")
@@ -240,7 +240,7 @@ class TestIdle:
         assert server.recv(20) == b"unacknowledged"
 
 
-def test_a_syn_of_a_gigabyte_window_is_not_taken_for_scaled() -> None:
+def test_the_window_of_a_syn_is_not_scaled() -> None:
     """The field of a SYN is never scaled (RFC 7323, section 2.2)."""
     script = Script()
     connection = script.connect()

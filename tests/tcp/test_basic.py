@@ -40,7 +40,7 @@ def test_a_connection_from_its_first_to_its_last_segment() -> None:
     assert lab.a.host.tcp.connections == lab.b.host.tcp.connections == []
 
 
-def test_megabytes_arrive_whole_over_a_bad_wire() -> None:
+def test_megabytes_arrive_unaltered_over_a_bad_wire() -> None:
     lab = Lab(Wire(ratio=7))
     client, server = lab.pair()
     lab.wire.loss, lab.wire.duplicate, lab.wire.reorder = 0.03, 0.01, 0.05

@@ -10,7 +10,7 @@ from .lab import Lab, Pump, Wire
 from .test_reno import ack
 
 
-def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
+def test_the_first_acknowledgements_may_give_no_round_trip_time() -> None:
     """ACKs of retransmitted data, for example, yield neither a round-trip time nor a rate."""
     bbr = Bbr(1514)
     window = bbr.cwnd
@@ -20,9 +20,9 @@ def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
     assert bbr.rate == 0.0
 
 
-def test_acknowledgements_that_come_together_show_no_higher_rate() -> None:
-    """A kilobyte leaves every millisecond, and something holds acknowledgements back: those of the first ten come at
-    18 ms, and of the next ten at 21 (draft-cheng-iccrg-delivery-rate-estimation-02, section 4.1.2)."""
+def test_compressed_acknowledgements_do_not_raise_the_rate() -> None:
+    """A kilobyte leaves every millisecond and acknowledgements are delayed: those of the first ten arrive at 18 ms,
+    of the next ten at 21 (draft-cheng-iccrg-delivery-rate-estimation-02, section 4.1.2)."""
     bbr, flight = Bbr(1000), Scoreboard()
 
     def send(number: int) -> None:
@@ -44,7 +44,7 @@ def test_acknowledgements_that_come_together_show_no_higher_rate() -> None:
 
 
 class Path:
-    """Frames arrive at some rate, 50 ms after they left, and an acknowledgement tells of them every 2 ms."""
+    """Frames arrive at a given rate, 50 ms after they left, and are acknowledged every 2 ms."""
 
     RTT, STEP, RATE = 0.05, 0.002, 1e6
     ROUND = int(RTT / STEP)
@@ -87,19 +87,19 @@ class TestPath:
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
         return path
 
-    def test_one_round_trip_in_eight_asks_for_more_and_the_next_makes_up_for_it(self, path: Path) -> None:
+    def test_pacing_gain_cycle_probes_in_one_round_trip_of_eight_and_drains_in_the_next(self, path: Path) -> None:
         steps = path.run(8 * (path.RTT + path.STEP))
         gains = [round(gain, 2) for mode, gain, _ in steps if mode is BbrMode.PROBE_BW]
         assert set(gains) == {0.75, 1.0, 1.25}
         assert gains.count(1.25) == pytest.approx(len(steps) / 8, abs=2)
 
-    def test_nothing_is_let_run_dry_at_the_start(self) -> None:
-        """No shortest round trip is old before there is one, however long the clock has run."""
+    def test_no_probe_rtt_at_the_start(self) -> None:
+        """The minimum round-trip time does not expire before one was measured, at any time of the clock."""
         assert Path().run(3)[0][0] is BbrMode.STARTUP
         assert BbrMode.PROBE_RTT not in {mode for mode, _, _ in Path().run(3)}
 
-    def test_what_arrives_while_the_queue_runs_dry_is_no_rate(self) -> None:
-        """It takes twice the ten round trips that a rate is remembered for."""
+    def test_rates_measured_in_probe_rtt_are_ignored(self) -> None:
+        """It lasts twice the ten round trips for which a rate is kept."""
         path = Short()
         path.run(3)
         while path.run(path.STEP)[0][0] is not BbrMode.PROBE_RTT:
@@ -108,20 +108,20 @@ class TestPath:
         assert path.bbr.mode is BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
-    def test_two_round_trips_are_in_flight(self, path: Path) -> None:
+    def test_the_window_is_two_bandwidth_delay_products(self, path: Path) -> None:
         assert path.run(1)[-1][2] == pytest.approx(2 * path.RATE * path.RTT + 3000, rel=0.02)
 
-    def test_a_rate_is_forgotten_after_ten_round_trips(self, path: Path) -> None:
+    def test_a_rate_expires_after_ten_round_trips(self, path: Path) -> None:
         path.run(8 * path.RTT, rate=path.RATE / 2)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
         path.run(5 * path.RTT, rate=path.RATE / 2)
         assert path.bbr.rate == pytest.approx(path.RATE / 2, rel=0.01)
 
-    def test_but_not_because_there_was_little_to_send(self, path: Path) -> None:
+    def test_application_limited_samples_do_not_lower_the_rate(self, path: Path) -> None:
         path.run(20 * path.RTT, rate=path.RATE / 2, limited=True)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
-    def test_what_a_moment_shows_is_no_rate(self, path: Path) -> None:
+    def test_a_single_sample_over_a_short_interval_is_ignored(self, path: Path) -> None:
         told = ack(1000, path.bbr.cwnd, now=path.now + 0.001, rtt=0.1)
         left = path.now - 0.001
         told.newest = SentRange(0, 1, 1, left, True, path.delivered[-1] - 50_000, left, left - 0.001, False)
@@ -129,7 +129,7 @@ class TestPath:
         path.bbr.on_ack(told)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
-    def test_after_ten_seconds_the_queue_is_let_run_dry(self, path: Path) -> None:
+    def test_probe_rtt_after_ten_seconds(self, path: Path) -> None:
         before = path.bbr.cwnd
         steps = path.run(8)
         dry = [cwnd for mode, _, cwnd in steps if mode is BbrMode.PROBE_RTT]

@@ -1,4 +1,4 @@
-"""CUBIC against the RFC's own formulas, in frames of 1000 wire bytes; HyStart++."""
+"""CUBIC, compared with the RFC's formulas in frames of 1000 wire bytes, and HyStart++."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def round_trips(cubic: Cubic, count: int, rtt: float = RTT, start: float = 0.0) 
     return windows
 
 
-def test_a_loss_leaves_seven_tenths() -> None:
+def test_a_loss_reduces_the_window_to_seven_tenths() -> None:
     assert after_a_loss(1000).ssthresh == 700_000
 
 
-def test_the_window_is_back_after_k_seconds() -> None:
+def test_the_window_recovers_after_k_seconds() -> None:
     cubic = after_a_loss(1000)
     k = (1000 * (1 - BETA) / 0.4) ** (1 / 3)  # RFC 9438, section 4.2
     windows = round_trips(cubic, round(2 * k / RTT))
@@ -50,7 +50,7 @@ def test_on_a_short_path_it_grows_as_reno_would() -> None:
     assert windows[10] - windows[0] == pytest.approx(10 * alpha, rel=0.15)
 
 
-def test_from_where_the_loss_was_on_it_grows_as_reno() -> None:
+def test_above_the_previous_maximum_it_grows_as_reno() -> None:
     windows = round_trips(after_a_loss(20), 30, rtt=0.001)
     assert windows[28] - windows[18] == pytest.approx(10, rel=0.1)
 
@@ -64,7 +64,7 @@ def test_a_window_of_acknowledgements_leads_to_the_target_of_a_round_trip_later(
     assert cubic.cwnd / 1000 == pytest.approx(1000 + 0.4 * (1.0 + RTT - k) ** 3, rel=1e-4)
 
 
-def test_it_grows_by_half_in_a_round_trip_at_most() -> None:
+def test_growth_is_limited_to_half_a_window_per_round_trip() -> None:
     cubic = after_a_loss(1000)
     cubic.on_ack(ack(1000, cubic.cwnd, now=0.0))
     before = cubic.cwnd
@@ -73,7 +73,7 @@ def test_it_grows_by_half_in_a_round_trip_at_most() -> None:
 
 
 @pytest.mark.parametrize(("frames", "rtt"), [(20, 0.001), (1000, RTT)])
-def test_acknowledgements_never_shrink_it(frames: int, rtt: float) -> None:
+def test_acknowledgements_never_shrink_the_window(frames: int, rtt: float) -> None:
     """ACKs never shrink the window, neither in the Reno-friendly region nor elsewhere."""
     cubic = after_a_loss(frames)
     round_trips(cubic, 3, rtt)
@@ -83,22 +83,22 @@ def test_acknowledgements_never_shrink_it(frames: int, rtt: float) -> None:
 
 
 @pytest.mark.parametrize(("cwnd", "flight", "left"), [(1000, 500, 350), (1000, 2000, 700)])
-def test_a_loss_is_of_what_was_in_flight_and_within_the_window(cwnd: int, flight: int, left: int) -> None:
+def test_the_reduction_starts_from_the_flight_limited_by_the_window(cwnd: int, flight: int, left: int) -> None:
     cubic = Cubic(1000)
     cubic.cwnd = cwnd * 1000
     cubic.on_loss(flight * 1000, 0.0)
     assert cubic.ssthresh == left * 1000
 
 
-def test_without_a_loss_it_starts_from_the_window_there_is() -> None:
+def test_without_a_loss_it_starts_from_the_current_window() -> None:
     """Where HyStart++ has ended slow start (RFC 9438, section 4.10)."""
     cubic = Cubic(1000)
     cubic.cwnd = cubic.ssthresh = 100_000
     assert round_trips(cubic, 20, rtt=0.5)[-1] == pytest.approx(100 + 0.4 * 10**3, rel=0.1)
 
 
-def test_who_has_less_than_last_time_leaves_room() -> None:
-    """Fast convergence: the target is below the previous window, from the loss on (RFC 9438, section 4.7)."""
+def test_fast_convergence() -> None:
+    """After a loss at a smaller window, the target is below that window (RFC 9438, section 4.7)."""
     cubic = after_a_loss(1000)
     had = round_trips(cubic, 20)[-1]
     assert had < 1000
@@ -111,7 +111,7 @@ def test_who_has_less_than_last_time_leaves_room() -> None:
     assert windows[round(0.5 * k / RTT)] == pytest.approx(aim - 0.4 * (0.5 * k) ** 3, rel=0.02)
 
 
-def test_time_in_which_the_window_is_not_used_does_not_count() -> None:
+def test_time_with_an_unused_window_does_not_count() -> None:
     busy, idle = after_a_loss(1000), after_a_loss(1000)
     round_trips(busy, 10)
     round_trips(idle, 10)
@@ -122,7 +122,7 @@ def test_time_in_which_the_window_is_not_used_does_not_count() -> None:
 
 
 def rounds(hystart: HyStart, times: list[float]) -> list[tuple[bool, int]]:
-    """One result a round trip, of ten acknowledgements each with such a time."""
+    """Return one result per round trip of ten acknowledgements with that round-trip time."""
     found = []
     for number, rtt in enumerate(times):
         result = (False, 1)
@@ -136,7 +136,7 @@ class TestHyStart:
     def test_a_steady_path_never_ends_slow_start(self) -> None:
         assert rounds(HyStart(), [0.02] * 50) == [(False, 1)] * 50
 
-    def test_growing_round_trips_slow_it_down_and_end_it(self) -> None:
+    def test_growing_round_trip_times_start_conservative_slow_start_and_end_it(self) -> None:
         found = rounds(HyStart(), [0.02, 0.02, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03])
         assert found[1] == (False, 1)
         assert found[2] == (False, 4)
@@ -148,11 +148,11 @@ class TestHyStart:
         ]
         assert 60 <= ended.index(True) <= 80  # five rounds after the third
 
-    def test_a_mistake_is_taken_back(self) -> None:
+    def test_conservative_slow_start_is_left_when_round_trip_times_fall(self) -> None:
         found = rounds(HyStart(), [0.02, 0.02, 0.03, 0.02, 0.02])
         assert [divisor for _, divisor in found] == [1, 1, 4, 1, 1]
 
-    def test_and_does_not_count_when_it_slows_down_again(self) -> None:
+    def test_conservative_rounds_are_counted_anew_when_it_starts_again(self) -> None:
         hystart = HyStart()
         rounds(hystart, [0.02, 0.02, *[0.03] * 4, 0.02, 0.02])
         found = [hystart.on_ack(8000 + 100 * part, 9000 + part // 10 * 1000, 0.03) for part in range(45)]
@@ -160,18 +160,18 @@ class TestHyStart:
         assert not any(ends for ends, _ in found)
 
     @pytest.mark.parametrize(("before", "threshold"), [(0.008, 0.004), (0.064, 0.008), (0.4, 0.016)])
-    def test_by_how_much(self, before: float, threshold: float) -> None:
+    def test_the_threshold_of_delay_increase(self, before: float, threshold: float) -> None:
         """The threshold is an eighth of the round trip, from 4 to 16 ms (RFC 9406, section 4.2)."""
         for factor, divisor in ((0.95, 1), (1.05, 4)):
             found = rounds(HyStart(), [before, before, before + factor * threshold])
             assert found[-1] == (False, divisor)
 
-    def test_eight_samples_of_a_round_tell(self) -> None:
+    def test_a_round_needs_eight_samples(self) -> None:
         hystart = HyStart()
         rounds(hystart, [0.02, 0.02])
         assert [hystart.on_ack(2000 + part, 3000, 0.03)[1] for part in range(10)] == [1] * 8 + [4] * 2
 
-    def test_the_window_heeds_it(self) -> None:
+    def test_the_window_grows_slower_in_conservative_slow_start(self) -> None:
         cubic, una, growth = Cubic(1000), 0, []
         for number in range(9):
             before = cubic.cwnd
@@ -186,7 +186,7 @@ class TestHyStart:
         assert cubic.ssthresh < 1 << 30
         assert growth[8] < 1.25
 
-    def test_it_begins_anew_after_a_pause(self) -> None:
+    def test_slow_start_restarts_after_a_pause(self) -> None:
         """Conservative slow start, and what its rounds measured, do not outlive a pause (RFC 9406, section 4.3)."""
         cubic, una = Cubic(1000), 0
         for number in range(7):  # to the last of five conservative rounds
@@ -206,5 +206,5 @@ class TestHyStart:
             cubic.on_ack(told)
             assert cubic.cwnd == 2 * before
 
-    def test_less_than_four_milliseconds_are_noise(self) -> None:
+    def test_delay_increases_below_four_milliseconds_are_ignored(self) -> None:
         assert rounds(HyStart(), [0.001, 0.0045, 0.001, 0.0045]) == [(False, 1)] * 4

@@ -15,7 +15,7 @@ DELAY = 0.01
 
 @pytest.fixture
 def script() -> Script:
-    """A connection over which one question was answered: the next one is expected to be."""
+    """Return a connection on which one request was answered, so that a reply to the next is expected."""
     script = Script()
     connection = script.established()
     assert script.shape(script.receive(PSH | ACK, 1, 1, b"q")) == [("A", 1, 2, 0)]
@@ -26,25 +26,25 @@ def script() -> Script:
 
 
 class TestHeld:
-    def test_the_answer_carries_it(self, script: Script) -> None:
+    def test_the_reply_carries_the_ack(self, script: Script) -> None:
         assert script.receive(PSH | ACK, 2, 2, b"q") == []
         script.connection.send(b"a")
         assert script.shape(script.sent()) == [("PA", 2, 3, 1)]
         assert script.wait(0.1) == []
 
-    def test_alone_when_its_time_is_over(self, script: Script) -> None:
+    def test_the_ack_is_sent_alone_when_the_delay_expires(self, script: Script) -> None:
         script.receive(PSH | ACK, 2, 2, b"q")
         assert script.wait(DELAY * 0.99) == []
         assert script.shape(script.wait(DELAY * 0.02)) == [("A", 2, 3, 0)]
         assert script.wait(1) == []
 
-    def test_its_time_counts_from_the_first_byte_held(self, script: Script) -> None:
+    def test_the_delay_starts_with_the_first_unacknowledged_byte(self, script: Script) -> None:
         script.receive(PSH | ACK, 2, 2, b"q")
         script.wait(DELAY * 0.9)
         assert script.receive(PSH | ACK, 3, 2, b"q") == []
         assert script.shape(script.wait(DELAY * 0.11)) == [("A", 2, 4, 0)]
 
-    def test_a_retransmission_of_ours_carries_it_too(self, script: Script) -> None:
+    def test_a_retransmission_carries_the_ack(self, script: Script) -> None:
         connection = script.connection
         connection.send(b"a")
         script.sent()
@@ -52,12 +52,12 @@ class TestHeld:
         assert script.receive(PSH | ACK, 2, 2, b"q") == []
         assert script.shape(script.wait(DELAY * 0.9)) == [("PA", 2, 3, 1)]
 
-    def test_reading_it_sends_none_either(self, script: Script) -> None:
+    def test_reading_sends_no_ack(self, script: Script) -> None:
         script.receive(PSH | ACK, 2, 2, b"question")
         assert script.connection.recv(100) == b"qquestion"
         assert script.sent() == []
 
-    def test_an_end_while_it_is_held_leaves_no_timer(self, script: Script) -> None:
+    def test_a_connection_that_ends_during_the_delay_leaves_no_timer(self, script: Script) -> None:
         script.receive(PSH | ACK, 2, 2, b"q")
         script.connection.abort(script.now)
         script.sent()
@@ -65,7 +65,7 @@ class TestHeld:
 
 
 class TestAtOnce:
-    def test_the_first_of_a_connection(self) -> None:
+    def test_the_first_segment_of_a_connection(self) -> None:
         script = Script()
         script.established()
         for index in range(20):
@@ -79,35 +79,35 @@ class TestAtOnce:
             assert script.shape(script.receive(ACK, at + MSS, 2, bytes(MSS))) == [("A", 2, at + 2 * MSS, 0)]
             at += 2 * MSS
 
-    def test_frames_that_the_nic_joined(self, script: Script) -> None:
+    def test_frames_merged_by_the_nic(self, script: Script) -> None:
         assert script.shape(script.receive(ACK, 2, 2, bytes(2 * MSS), frames=2)) == [("A", 2, 2 + 2 * MSS, 0)]
 
-    def test_the_rest_of_a_message_of_many_frames(self, script: Script) -> None:
+    def test_the_last_part_of_a_message_of_many_frames(self, script: Script) -> None:
         script.receive(ACK, 2, 2, bytes(3 * MSS), frames=3)
         assert script.shape(script.receive(PSH | ACK, 2 + 3 * MSS, 2, b"rest")) == [("A", 2, 6 + 3 * MSS, 0)]
         script.connection.send(b"a")
         script.sent()
         assert script.receive(PSH | ACK, 6 + 3 * MSS, 3, b"q") == []
 
-    def test_the_least_that_may_be_full_sized(self, script: Script) -> None:
+    def test_the_smallest_full_sized_segment(self, script: Script) -> None:
         assert script.receive(ACK, 2, 2, bytes(128)) == []
         assert len(script.receive(ACK, 130, 2, bytes(128))) == 1
 
-    def test_few_bytes_are_no_full_sized_segment(self, script: Script) -> None:
+    def test_short_segments_do_not_count_as_full_sized(self, script: Script) -> None:
         for index in range(10):
             assert script.receive(PSH | ACK, 2 + 64 * index, 2, bytes(64)) == []
 
     def test_out_of_order(self, script: Script) -> None:
         assert script.shape(script.receive(ACK, 102, 2, bytes(10))) == [("A", 2, 2, 0)]
 
-    def test_what_fills_a_gap_or_a_part_of_one(self, script: Script) -> None:
+    def test_data_that_fills_a_gap_or_a_part_of_one(self, script: Script) -> None:
         script.receive(ACK, 12, 2, bytes(10))
         script.receive(ACK, 32, 2, bytes(10))
         assert script.shape(script.receive(ACK, 2, 2, bytes(10))) == [("A", 2, 22, 0)]
         assert script.shape(script.receive(ACK, 22, 2, bytes(10))) == [("A", 2, 42, 0)]
         assert script.receive(ACK, 42, 2, bytes(10)) == []
 
-    def test_what_was_received_before(self, script: Script) -> None:
+    def test_duplicate_data(self, script: Script) -> None:
         script.receive(PSH | ACK, 2, 2, b"q")
         assert script.shape(script.receive(PSH | ACK, 2, 2, b"q")) == [("A", 2, 3, 0)]
 
@@ -126,18 +126,18 @@ class TestAtOnce:
 
 
 class TestExpectations:
-    """After a wait in vain, answers have to earn it again."""
+    """After a delay without a reply, ACKs are delayed only once replies have been seen again."""
 
     def ask(self, script: Script, at: int) -> list[Segment]:
         return script.receive(PSH | ACK, at, 2, b"q")
 
-    def test_one_in_vain_and_the_next_is_not_held(self, script: Script) -> None:
+    def test_after_a_delay_without_a_reply_the_next_ack_is_immediate(self, script: Script) -> None:
         assert self.ask(script, 2) == []
         assert len(script.wait(1)) == 1
         for at in range(3, 20):
             assert len(self.ask(script, at)) == 1
 
-    def test_each_wait_in_vain_asks_for_twice_as_many_answers(self) -> None:
+    def test_each_delay_without_a_reply_doubles_the_replies_required(self) -> None:
         rule = DelayedAck(DELAY)
         now, in_vain = 0.0, []
         for _ in range(4):
@@ -151,14 +151,14 @@ class TestExpectations:
             in_vain.append(answers)
         assert in_vain == [1, 2, 4, 8]
 
-    def test_a_late_answer_is_none(self) -> None:
+    def test_a_late_reply_does_not_count(self) -> None:
         rule = DelayedAck(DELAY)
         for now in range(20):
             assert not rule.should_delay(1, 64, now)
             rule.on_pure_ack()
             rule.on_piggybacked(now + 1.1 * DELAY)
 
-    def test_one_answer_counts_once_in_however_many_pieces(self) -> None:
+    def test_a_reply_of_several_segments_counts_once(self) -> None:
         rule = DelayedAck(DELAY)
         assert not rule.should_delay(1, 64, 0.0)
         rule.on_piggybacked(0.0)
@@ -169,7 +169,7 @@ class TestExpectations:
         rule.on_piggybacked(1.0)
         assert not rule.should_delay(1, 64, 2.0)  # two are needed now
 
-    def test_steady_answers_are_forgiven_the_past(self) -> None:
+    def test_steady_replies_reset_the_replies_required(self) -> None:
         rule = DelayedAck(DELAY)
         for _ in range(5):
             rule.expired()
@@ -185,7 +185,7 @@ class TestExpectations:
         assert rule.at != NEVER
 
 
-def test_questions_and_answers_need_no_bare_acks() -> None:
+def test_requests_and_replies_need_no_bare_acks() -> None:
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()
     for _ in range(100):
@@ -201,7 +201,7 @@ def test_questions_and_answers_need_no_bare_acks() -> None:
     assert client.info(lab.now).bytes_sent == server.info(lab.now).bytes_sent == 6400
 
 
-def test_short_messages_one_way_wait_for_nobody() -> None:
+def test_short_messages_in_one_direction_are_acknowledged_at_once() -> None:
     """With Nagle's algorithm, each short segment waits for the ACK of the one before."""
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()
@@ -212,7 +212,7 @@ def test_short_messages_one_way_wait_for_nobody() -> None:
     assert lab.elapsed < 0.05
 
 
-def test_a_question_in_two_writes_is_held_up_seldom() -> None:
+def test_a_request_in_two_writes_is_rarely_delayed() -> None:
     """Nagle at one end, delayed ACKs at the other: the second half waits for the ACK of the first."""
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()

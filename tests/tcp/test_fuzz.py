@@ -94,7 +94,7 @@ def test_a_flood_of_syns_stays_bounded() -> None:
     assert not listener.half_open
 
 
-def test_acks_do_not_echo_for_ever() -> None:
+def test_the_rate_of_acks_between_inconsistent_ends_is_bounded() -> None:
     """Two ends with inconsistent state exchange ACKs at a bounded rate only."""
     one, two = Script(), Script()
     first, second = one.established(), two.established()

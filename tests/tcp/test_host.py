@@ -26,14 +26,14 @@ from tests.tcp.script import ACK, LOCAL, PEER, SYN, Script, state_of
 
 
 class TestArp:
-    def test_the_first_segment_asks(self) -> None:
+    def test_the_first_segment_sends_an_arp_request(self) -> None:
         lab = Lab()
         lab.b.host.listen(0, 80, 5, lab.now)
         client = lab.a.host.connect(lab.b.ip, 80, lab.now)
         assert lab.run(lambda: client.state is State.ESTABLISHED)
         assert lab.elapsed == pytest.approx(0.004)  # ARP request and reply, SYN and SYN-ACK
 
-    def test_nobody_answers(self) -> None:
+    def test_connecting_without_an_arp_reply_fails(self) -> None:
         lab = Lab()
         client = lab.a.host.connect(ipv4.address("10.77.0.99"), 80, lab.now)
         lab.run(limit_s=60)
@@ -43,13 +43,13 @@ class TestArp:
         assert event == Closed(client, errno.EHOSTUNREACH)
         assert lab.a.host.next_time() is None
 
-    def test_it_takes_three_seconds_to_find_out(self) -> None:
+    def test_a_missing_arp_reply_is_noticed_after_three_seconds(self) -> None:
         lab = Lab()
         client = lab.a.host.connect(ipv4.address("10.77.0.99"), 80, lab.now)
         assert lab.run(lambda: client.error != 0)
         assert lab.elapsed == pytest.approx(3.0)
 
-    def test_one_lost_question_does_not_matter(self) -> None:
+    def test_a_lost_arp_request_is_repeated(self) -> None:
         lab = Lab()
         lab.b.deaf = True
         lab.b.host.listen(0, 80, 5, lab.now)
@@ -58,7 +58,7 @@ class TestArp:
         lab.b.deaf = False
         assert lab.run(lambda: client.state is State.ESTABLISHED, limit_s=1)
 
-    def test_an_old_answer_serves_until_the_new_one_fails(self) -> None:
+    def test_an_expired_entry_is_used_until_its_renewal_fails(self) -> None:
         lab = Lab()
         client, server = lab.pair()
         lab.run(limit_s=120)
@@ -67,20 +67,20 @@ class TestArp:
         assert lab.run(lambda: bool(server.received))
         assert lab.now - before == pytest.approx(lab.wire.delay_s)
 
-    def test_an_answer_is_good_for_a_minute(self) -> None:
+    def test_an_entry_is_valid_for_a_minute(self) -> None:
         neighbours = Neighbours()
         neighbours.learn(1, bytes(6), 0.0, unasked=True)
         for now, asks in ((59.9, []), (60.0, [1])):
             assert neighbours.lookup(1, now) == bytes(6)
             assert neighbours.due(now) == (asks, [])
 
-    def test_nobody_is_many(self) -> None:
-        """A multicast address would make one segment a flood."""
+    def test_a_reply_with_a_multicast_address_is_ignored(self) -> None:
+        """Otherwise each segment would be flooded to all stations."""
         packet = arp.build(arp.Arp(arp.REPLY, b"\x01aaaaa", PEER, bytes(6), LOCAL))
         with pytest.raises(ParseError, match="sender"):
             arp.parse(packet)
 
-    def test_waiting_for_it_is_no_loss(self) -> None:
+    def test_waiting_for_arp_is_not_a_loss(self) -> None:
         lab = Lab()
         client, server = lab.pair()
         forget_neighbours(lab.a.host)
@@ -92,7 +92,7 @@ class TestArp:
         assert lab.run(lambda: bool(server.received), limit_s=2)
         assert (flow(client).cwnd, lab.a.host.counters.retransmission_timeouts) == (before, 0)
 
-    def test_a_peer_that_vanishes_is_unreachable_in_the_end(self) -> None:
+    def test_a_peer_that_vanishes_is_reported_unreachable(self) -> None:
         lab = Lab()
         client, _ = lab.pair()
         client.set_user_timeout(10.0)
@@ -102,7 +102,7 @@ class TestArp:
         lab.run(limit_s=30)
         assert client.error == errno.EHOSTUNREACH
 
-    def test_an_address_lost_while_nothing_was_in_flight(self) -> None:
+    def test_an_entry_that_expires_while_nothing_is_in_flight(self) -> None:
         lab = Lab()
         client, _ = lab.pair()
         client.set_user_timeout(10.0)
@@ -116,14 +116,14 @@ class TestArp:
         assert lab.now - started == pytest.approx(10.0)
         assert client.error == errno.EHOSTUNREACH
 
-    def test_answers_that_nobody_asked_for_are_not_believed(self) -> None:
+    def test_unsolicited_arp_replies_are_ignored(self) -> None:
         script = Script()
         forged = arp.Arp(arp.REPLY, b"\x02aaaaa", ipv4.address("10.77.0.7"), script.host.mac, ipv4.address("10.77.0.9"))
         frame = ethernet.build(script.host.mac, b"\x02aaaaa", ethernet.TYPE_ARP, arp.build(forged))
         script.host.receive_frame(frame, script.now)
         assert script.host.counters == StackCounters(dropped_not_ours=1)
 
-    def test_a_claim_to_our_own_address_is_not_believed(self) -> None:
+    def test_a_claim_to_the_hosts_own_address_is_ignored(self) -> None:
         script = Script()
         forged = arp.Arp(arp.REQUEST, b"\x02aaaaa", LOCAL, bytes(6), LOCAL)
         frame = ethernet.build(ethernet.BROADCAST, b"\x02aaaaa", ethernet.TYPE_ARP, arp.build(forged))
@@ -137,7 +137,7 @@ class TestArp:
         assert sum(neighbours.known(ip) is not None for ip in range(2 * MAX_ENTRIES)) == MAX_ENTRIES
         assert neighbours.lookup(2 * MAX_ENTRIES - 1, 0.0) == bytes(6)
 
-    def test_packets_that_wait_for_it_are_bounded(self) -> None:
+    def test_packets_waiting_for_arp_are_bounded(self) -> None:
         lab = Lab()
         for _ in range(100):
             lab.a.host.ping(ipv4.address("10.77.0.99"), lab.now)
@@ -147,7 +147,7 @@ class TestArp:
 
 
 class TestPing:
-    def test_there_and_back(self) -> None:
+    def test_a_ping_is_answered(self) -> None:
         lab = Lab()
         number = lab.a.host.ping(lab.b.ip, lab.now)
         lab.run(limit_s=1)
@@ -156,12 +156,12 @@ class TestPing:
         assert (event.peer, event.sequence) == (lab.b.ip, number)
         assert event.rtt_s == pytest.approx(0.004)
 
-    def test_oneself(self) -> None:
+    def test_a_ping_to_the_own_address(self) -> None:
         lab = Lab()
         number = lab.a.host.ping(lab.a.ip, lab.now)
         assert lab.a.take_events() == [EchoReply(lab.a.ip, number, 0.0)]
 
-    def test_a_reply_to_nothing_is_counted(self) -> None:
+    def test_an_unsolicited_echo_reply_is_counted(self) -> None:
         script = Script()
         packet = ipv4.Packet(PEER, LOCAL, 1, icmp.build(icmp.Echo(icmp.ECHO_REPLY, 1, 1, b"")))
         frame = ethernet.build(script.host.mac, bytes(6), ethernet.TYPE_IPV4, ipv4.build(packet))
@@ -191,7 +191,7 @@ class TestFrames:
         script.host.counters.icmp_sent = 0
         assert script.host.counters == StackCounters(**{counter: 1})
 
-    def test_a_runt(self) -> None:
+    def test_a_truncated_frame(self) -> None:
         script = Script()
         script.host.receive_frame(b"runt", script.now)
         assert script.host.counters == StackCounters(dropped_malformed=1)
@@ -202,7 +202,7 @@ class TestFrames:
         assert script.host.counters == StackCounters(dropped_not_ours=1)
 
     @pytest.mark.parametrize("source", ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"])
-    def test_a_syn_of_no_host(self, source: str) -> None:
+    def test_a_syn_from_an_invalid_address(self, source: str) -> None:
         """A SYN from an invalid source address is not answered (RFC 1122, section 4.2.3.10)."""
         script = Script()
         script.host.listen(0, 80, 5, script.now)
@@ -218,7 +218,7 @@ class TestPorts:
         lab.run(limit_s=1)
         assert client.error == errno.ECONNREFUSED
 
-    def test_reserving(self) -> None:
+    def test_reserving_a_port(self) -> None:
         tcp = Lab().a.host.tcp
         assert tcp.reserve(80, False) == 80
         with pytest.raises(OSError, match="in use") as error:
@@ -227,13 +227,13 @@ class TestPorts:
         tcp.release(80)
         assert tcp.reserve(80, False) == 80
 
-    def test_any_free_port(self) -> None:
+    def test_choosing_an_ephemeral_port(self) -> None:
         tcp = Lab().a.host.tcp
         ports = {tcp.reserve(0, False) for _ in range(200)}
         assert len(ports) == 200
         assert min(ports) >= 32768
 
-    def test_which_cannot_be_guessed(self) -> None:
+    def test_ephemeral_ports_are_unpredictable(self) -> None:
         lab = Lab(nodes=4)
         ports = {node.host.connect(lab.b.ip, 80, lab.now).local[1] for node in lab.nodes}
         assert len(ports) == 4
@@ -253,13 +253,13 @@ class TestPorts:
         listener.close(0.0)
         host.listen(0, 80, 5, 0.0)
 
-    def test_only_our_address(self) -> None:
+    def test_only_the_own_address_can_be_bound(self) -> None:
         lab = Lab()
         with pytest.raises(OSError, match="not this node") as error:
             lab.a.host.listen(lab.b.ip, 80, 5, lab.now)
         assert error.value.errno == errno.EADDRNOTAVAIL
 
-    def test_running_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_running_out_of_ports(self, monkeypatch: pytest.MonkeyPatch) -> None:
         limit_ephemeral_ports(monkeypatch, range(40_000, 40_003))
         lab = Lab()
         ports = {lab.a.host.connect(lab.b.ip, 80, lab.now).local[1] for _ in range(3)}
@@ -271,7 +271,7 @@ class TestPorts:
 
 
 class TestManyConnections:
-    def test_sixty_four_at_once(self) -> None:
+    def test_sixty_four_connections_at_once(self) -> None:
         lab = Lab(Wire(loss=0.01), nodes=5)
         server = lab.a.host
         listener = server.listen(0, 80, 64, 0.0)
@@ -324,7 +324,7 @@ class TestManyConnections:
         assert queued_timers(script.host.tcp) < 200
 
 
-def test_initial_numbers_are_of_both_ends_and_of_a_secret() -> None:
+def test_initial_sequence_numbers_depend_on_both_ends_and_a_secret() -> None:
     """Without the secret, initial numbers of other connections reveal nothing (RFC 6528, section 3)."""
     ends = [(LOCAL, 1), (LOCAL, 2), (PEER, 1)]
     numbers = {
@@ -338,7 +338,7 @@ def test_initial_numbers_are_of_both_ends_and_of_a_secret() -> None:
     assert len(offsets) == 4
 
 
-def test_initial_numbers_differ_and_grow() -> None:
+def test_initial_sequence_numbers_differ_and_grow() -> None:
     script = Script()
 
     def number(port: int) -> int:
@@ -359,7 +359,7 @@ def test_a_restarted_peer_is_noticed_at_once() -> None:
     assert client.error == errno.ECONNRESET
 
 
-def test_our_syn_offers_everything() -> None:
+def test_a_syn_offers_all_options() -> None:
     script = Script()
     script.host.connect(PEER, 80, script.now)
     [syn] = script.sent()
@@ -369,7 +369,7 @@ def test_our_syn_offers_everything() -> None:
     assert syn.timestamps[1] == 0
 
 
-def test_the_layer_says_when_it_wants_to_be_asked() -> None:
+def test_wants_output_only_while_a_segment_is_due() -> None:
     script = Script()
     assert not script.host.wants_output()
     connection = script.established()

@@ -16,7 +16,7 @@ NET, HOST, PROTOCOL, PORT, TOO_LONG, FILTERED = 0, 1, 2, 3, 4, 13
 
 
 def error(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHABLE, mtu: int = 0) -> bytes:
-    """The frame of an ICMP error about a segment that the host has sent."""
+    """Return the frame of an ICMP error about a segment that the host has sent."""
     tcp = about.sport.to_bytes(2, "big") + about.dport.to_bytes(2, "big") + about.seq.to_bytes(4, "big")
     quoted = ipv4.build(ipv4.Packet(about.src, about.dst, ipv4.PROTOCOL_TCP, tcp + bytes(12 + len(about.payload))))
     body = bytes([kind, code, 0, 0]) + mtu.to_bytes(4, "big") + quoted[:28]
@@ -44,7 +44,7 @@ class TestWhileOpening:
     @pytest.mark.parametrize(
         ("code", "number"), [(PROTOCOL, errno.ECONNREFUSED), (PORT, errno.ECONNREFUSED), (FILTERED, errno.EHOSTUNREACH)]
     )
-    def test_a_hard_error_ends_it(self, script: Script, code: int, number: int) -> None:
+    def test_a_hard_error_ends_a_connection_in_syn_sent(self, script: Script, code: int, number: int) -> None:
         connection, syn = self.opening(script)
         tell(script, syn, code)
         assert (state_of(connection), connection.error) == (State.CLOSED, number)
@@ -53,20 +53,20 @@ class TestWhileOpening:
         assert script.host.counters.icmp_errors == 1
 
     @pytest.mark.parametrize("code", range(16))
-    def test_which_are_hard(self, script: Script, code: int) -> None:
+    def test_the_hard_errors(self, script: Script, code: int) -> None:
         """Hard errors are those of RFC 1122, section 4.2.3.9, and Linux."""
         connection, syn = self.opening(script)
         tell(script, syn, code)
         assert (state_of(connection) is State.CLOSED) == (code in (PROTOCOL, PORT, 6, 7, 9, 10, FILTERED))
 
     @pytest.mark.parametrize("kind", [icmp.TIME_EXCEEDED, icmp.PARAMETER_PROBLEM])
-    def test_other_kinds_are_soft(self, script: Script, kind: int) -> None:
+    def test_other_errors_are_soft(self, script: Script, kind: int) -> None:
         connection, syn = self.opening(script)
         tell(script, syn, 0, kind=kind)
         assert state_of(connection) is State.SYN_SENT
         assert script.host.counters.icmp_errors == 1
 
-    def test_a_damaged_one_counts_for_nothing(self, script: Script) -> None:
+    def test_an_error_with_a_wrong_checksum_is_dropped(self, script: Script) -> None:
         connection, syn = self.opening(script)
         frame = bytearray(error(script, syn, PORT))
         frame[-1] ^= 1
@@ -74,14 +74,14 @@ class TestWhileOpening:
         assert (state_of(connection), script.host.counters.dropped_malformed) == (State.SYN_SENT, 1)
 
     @pytest.mark.parametrize(("code", "number"), [(NET, errno.ENETUNREACH), (HOST, errno.EHOSTUNREACH)])
-    def test_a_soft_one_is_the_reason_if_nobody_answers(self, script: Script, code: int, number: int) -> None:
+    def test_a_soft_error_is_reported_if_the_connect_times_out(self, script: Script, code: int, number: int) -> None:
         connection, syn = self.opening(script)
         tell(script, syn, code)
         assert state_of(connection) is State.SYN_SENT
         script.wait(100)
         assert connection.error == number
 
-    def test_but_not_if_somebody_does(self, script: Script) -> None:
+    def test_a_soft_error_is_forgotten_if_the_peer_answers(self, script: Script) -> None:
         connection, syn = self.opening(script)
         script.dport, script.iss = connection.local[1], syn.seq
         tell(script, syn, HOST)
@@ -91,7 +91,7 @@ class TestWhileOpening:
         script.wait(3)
         assert connection.error == errno.ETIMEDOUT
 
-    def test_one_about_another_syn_is_not_believed(self, script: Script) -> None:
+    def test_an_error_about_another_syn_is_ignored(self, script: Script) -> None:
         connection, syn = self.opening(script)
         syn.seq += 1
         tell(script, syn, PORT)
@@ -107,14 +107,14 @@ class TestEstablished:
         return connection, segment
 
     @pytest.mark.parametrize("code", [PROTOCOL, PORT, FILTERED, HOST])
-    def test_no_error_ends_a_connection_that_stands(self, script: Script, code: int) -> None:
+    def test_no_error_ends_an_established_connection(self, script: Script, code: int) -> None:
         connection, segment = self.in_flight(script)
         tell(script, segment, code)
         assert state_of(connection) is State.ESTABLISHED
         script.receive(ACK, 1, 501)
         assert connection.info(script.now).bytes_sent == 500
 
-    def test_it_is_why_the_connection_timed_out(self, script: Script) -> None:
+    def test_a_soft_error_is_the_reason_of_a_timeout(self, script: Script) -> None:
         connection, segment = self.in_flight(script)
         connection.set_user_timeout(3.0)
         tell(script, segment, 0, kind=icmp.TIME_EXCEEDED)
@@ -122,7 +122,7 @@ class TestEstablished:
         assert connection.error == errno.EHOSTUNREACH
         assert connection.error_message == "10.77.0.2:80 cannot be reached: ICMP says that packets go round in a loop"
 
-    def test_not_if_the_peer_was_heard_since(self, script: Script) -> None:
+    def test_a_soft_error_is_not_the_reason_if_the_peer_answered_later(self, script: Script) -> None:
         connection, segment = self.in_flight(script)
         connection.set_user_timeout(3.0)
         tell(script, segment, HOST)
@@ -131,7 +131,7 @@ class TestEstablished:
         assert connection.error == errno.ETIMEDOUT
 
     @pytest.mark.parametrize("offset", [-1, 500, 100_000])
-    def test_what_quotes_nothing_in_flight_is_dropped(self, script: Script, offset: int) -> None:
+    def test_errors_that_quote_no_segment_in_flight_are_dropped(self, script: Script, offset: int) -> None:
         connection, segment = self.in_flight(script)
         segment.seq = (segment.seq + offset) & 0xFFFFFFFF
         tell(script, segment, HOST)
@@ -139,7 +139,7 @@ class TestEstablished:
         assert script.host.counters.dropped_icmp == 2
         assert (flow(connection).soft_error, connection.reported_mtu) == (None, None)
 
-    def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
+    def test_errors_that_quote_another_connection_or_host_are_dropped(self, script: Script) -> None:
         _, segment = self.in_flight(script)
         segment.sport += 1
         tell(script, segment, HOST)
@@ -160,13 +160,13 @@ class TestEstablished:
 
 
 class TestParsing:
-    def test_an_error_says_what_it_is_about(self) -> None:
+    def test_an_error_is_parsed(self) -> None:
         quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes.fromhex("0050138800000007") + bytes(12)))
         problem = icmp.parse(icmp.unreachable(PORT, quoted))
         assert problem == icmp.Problem(icmp.UNREACHABLE, PORT, 0, 40, LOCAL, PEER, 80, 5000, 7)
 
     @pytest.mark.parametrize("size", [0, 19, 27])
-    def test_one_that_quotes_too_little(self, size: int) -> None:
+    def test_an_error_with_a_short_quote(self, size: int) -> None:
         quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))[:size]
         body = bytes([icmp.UNREACHABLE, PORT, 0, 0, 0, 0, 0, 0]) + quoted
         body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
@@ -174,7 +174,7 @@ class TestParsing:
             icmp.parse(body)
 
     @pytest.mark.parametrize("first", [0x65, 0x44])
-    def test_one_that_quotes_no_header(self, first: int) -> None:
+    def test_an_error_that_quotes_no_header(self, first: int) -> None:
         quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))
         body = bytearray(icmp.unreachable(PORT, quoted)[:2] + bytes(6) + quoted[:28])
         body[8] = first
@@ -182,14 +182,14 @@ class TestParsing:
         with pytest.raises(ParseError, match="quotes"):
             icmp.parse(bytes(body))
 
-    def test_one_about_another_protocol(self) -> None:
+    def test_an_error_about_another_protocol(self) -> None:
         quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_UDP, bytes(20)))
         with pytest.raises(ParseError, match="protocol 17"):
             icmp.parse(icmp.unreachable(PORT, quoted))
 
 
 class TestRefusals:
-    """What nobody here takes is refused (RFC 1122, section 3.2.2.1)."""
+    """Packets of unsupported protocols are answered by ICMP errors (RFC 1122, section 3.2.2.1)."""
 
     def receive(
         self, script: Script, protocol: int, *, source: int = PEER, destination: bytes | None = None
@@ -201,7 +201,7 @@ class TestRefusals:
         return [ipv4.parse(frame[14:]).payload for frame in script.frames]
 
     @pytest.mark.parametrize(("protocol", "code"), [(ipv4.PROTOCOL_UDP, PORT), (47, PROTOCOL)])
-    def test_with_the_start_of_the_packet(self, script: Script, protocol: int, code: int) -> None:
+    def test_the_error_quotes_the_start_of_the_packet(self, script: Script, protocol: int, code: int) -> None:
         [message] = self.receive(script, protocol)
         assert isinstance(message, bytes)
         assert message[:2] == bytes([icmp.UNREACHABLE, code])
@@ -210,17 +210,17 @@ class TestRefusals:
         assert script.host.counters == StackCounters(dropped_protocol=1, icmp_sent=1)
 
     @pytest.mark.parametrize("source", ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"])
-    def test_not_to_what_is_no_host(self, script: Script, source: str) -> None:
+    def test_no_error_to_addresses_that_are_no_host(self, script: Script, source: str) -> None:
         """RFC 1122, section 3.2.2."""
         assert self.receive(script, ipv4.PROTOCOL_UDP, source=ipv4.address(source)) == []
         assert script.host.counters == StackCounters(dropped_not_ours=1)
-        assert script.host.next_time() is None  # nor does anybody ask for its address
+        assert script.host.next_time() is None  # nor is an ARP request sent for its address
 
-    def test_nor_to_who_asks_all(self, script: Script) -> None:
+    def test_no_error_about_a_broadcast(self, script: Script) -> None:
         assert self.receive(script, ipv4.PROTOCOL_UDP, destination=ethernet.BROADCAST) == []
         assert len(self.receive(script, ipv4.PROTOCOL_UDP)) == 1
 
-    def test_not_more_often_than_ten_times_a_second(self, script: Script) -> None:
+    def test_errors_are_limited_to_ten_a_second(self, script: Script) -> None:
         answers = 0
         for _ in range(100):
             answers += len(self.receive(script, ipv4.PROTOCOL_UDP))

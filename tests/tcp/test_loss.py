@@ -1,4 +1,4 @@
-"""Loss and its repair, case by case with a moving clock; then seeded matrices."""
+"""Loss recovery: single cases with a moving clock, then seeded matrices."""
 
 from __future__ import annotations
 
@@ -30,54 +30,54 @@ def flying(script: Script, frames: int) -> Connection:
 
 
 class TestFastRetransmit:
-    def test_at_the_third_duplicate(self, script: Script) -> None:
+    def test_fast_retransmit_at_the_third_duplicate(self, script: Script) -> None:
         flying(script, 10)
         assert [starts(script, script.receive(ACK, 1, 1)) for _ in range(4)] == [[], [], [1], []]
         assert script.host.counters.fast_retransmits == 1
 
-    def test_joined_duplicates_count_one_by_one(self, script: Script) -> None:
+    def test_merged_duplicates_are_counted_individually(self, script: Script) -> None:
         flying(script, 10)
         assert starts(script, script.receive(ACK, 1, 1, frames=3)) == [1]
 
-    def test_an_ack_joined_with_its_duplicates(self, script: Script) -> None:
+    def test_an_ack_merged_with_its_duplicates(self, script: Script) -> None:
         flying(script, 10)
         assert starts(script, script.receive(ACK, 1, 1001, frames=4)) == [1001]
 
-    def test_window_updates_are_no_duplicates(self, script: Script) -> None:
+    def test_window_updates_are_not_duplicates(self, script: Script) -> None:
         flying(script, 10)
         for window in range(60_000, 60_010):
             assert script.receive(ACK, 1, 1, window=window) == []
 
-    def test_nor_is_data(self, script: Script) -> None:
+    def test_segments_with_data_are_not_duplicates(self, script: Script) -> None:
         flying(script, 10)
         for index in range(5):
             assert starts(script, script.receive(ACK, 1 + index, 1, b"x")) == []
 
-    def test_it_sends_one_frame(self, script: Script) -> None:
+    def test_fast_retransmit_sends_one_frame(self, script: Script) -> None:
         flying(script, 10)
         [segment] = script.receive(ACK, 1, 1, frames=3)
         assert len(segment.payload) == MSS
 
-    def test_seven_tenths_of_the_flight_in_wire_bytes_are_left(self, script: Script) -> None:
+    def test_the_window_is_reduced_to_seven_tenths_of_the_flight_in_wire_bytes(self, script: Script) -> None:
         connection = flying(script, 10)
         script.receive(ACK, 1, 1, frames=3)
         assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
 
-    def test_duplicates_count_from_the_last_acknowledgement(self, script: Script) -> None:
+    def test_duplicates_are_counted_from_the_last_acknowledgement(self, script: Script) -> None:
         flying(script, 10)
         for _ in range(2):
             script.receive(ACK, 1, 1)
         script.receive(ACK, 1, 1001)
         assert starts(script, script.receive(ACK, 1, 1001)) == []
 
-    def test_a_partial_ack_repairs_whatever_the_window(self, script: Script) -> None:
+    def test_a_partial_ack_retransmits_regardless_of_the_window(self, script: Script) -> None:
         """RFC 6582, section 3.2: the first unacknowledged segment goes at once."""
         flying(script, 20)
         for _ in range(3):
             script.receive(ACK, 1, 1)
         assert starts(script, script.receive(ACK, 1, 1001)) == [1001]
 
-    def test_not_for_what_was_sent_before_a_timeout(self, script: Script) -> None:
+    def test_no_fast_retransmit_of_data_sent_before_a_timeout(self, script: Script) -> None:
         """Retransmissions of what the peer had cause duplicates (RFC 6582, section 4)."""
         flying(script, 10)
         script.wait(0.25)
@@ -110,7 +110,7 @@ class TestFastRetransmit:
 
 
 class TestTimeout:
-    def test_everything_is_sent_again_from_the_first_hole_on(self, script: Script) -> None:
+    def test_a_timeout_retransmits_everything_from_the_first_hole(self, script: Script) -> None:
         connection = flying(script, 10)
         assert starts(script, script.wait(0.25)) == [1]
         assert flow(connection).cwnd == MSS + 54
@@ -118,13 +118,13 @@ class TestTimeout:
         assert flow(connection).snd_nxt == 10_001
         assert connection.info(script.now).retransmits == 2
 
-    def test_what_the_peer_has_is_not_sent_again(self, script: Script) -> None:
+    def test_acknowledged_data_is_not_retransmitted(self, script: Script) -> None:
         connection = flying(script, 10)
         script.wait(0.25)
         assert starts(script, script.receive(ACK, 1, 9001)) == [9001]
         assert flow(connection).snd_nxt == 10_001
 
-    def test_the_timer_backs_off_and_recovers(self, script: Script) -> None:
+    def test_the_timer_backs_off_and_is_reset(self, script: Script) -> None:
         connection = flying(script, 1)
         sent_at = []
         for _ in range(4):
@@ -137,7 +137,7 @@ class TestTimeout:
         script.receive(ACK, 1, 1001)
         assert flow(connection).rto_backoff == 0
 
-    def test_the_window_is_reduced_once(self, script: Script) -> None:
+    def test_repeated_timeouts_reduce_the_window_once(self, script: Script) -> None:
         connection = flying(script, 10)
         script.wait(3.1)
         assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
@@ -148,28 +148,28 @@ class TestTimeout:
             assert script.wait(0.15) == []
             script.receive(ACK, 1, acked)
 
-    def test_no_timer_without_flight(self, script: Script) -> None:
+    def test_no_timer_without_data_in_flight(self, script: Script) -> None:
         flying(script, 1)
         script.receive(ACK, 1, 1001)
         assert script.wait(1000) == []
 
 
 class TestRoundTripTime:
-    def test_it_is_measured(self, script: Script) -> None:
+    def test_the_round_trip_time_is_measured(self, script: Script) -> None:
         connection = flying(script, 1)
         flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.now += 0.030
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == pytest.approx(0.030)
 
-    def test_but_not_where_it_is_ambiguous(self, script: Script) -> None:
+    def test_acks_of_retransmitted_data_are_not_measured(self, script: Script) -> None:
         connection = flying(script, 1)
         flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.wait(1.5)
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == 0.0
 
-    def test_nor_where_duplicates_only_stand_for_something(self, script: Script) -> None:
+    def test_duplicate_acks_are_not_measured(self, script: Script) -> None:
         connection = flying(script, 10)
         before = flow(connection).srtt
         script.now += 0.1
@@ -177,7 +177,7 @@ class TestRoundTripTime:
         assert flow(connection).srtt == before
 
     @pytest.mark.parametrize("passive", [False, True])
-    def test_a_handshake_that_was_repeated_tells_none(self, script: Script, passive: bool) -> None:
+    def test_a_retransmitted_handshake_is_not_measured(self, script: Script, passive: bool) -> None:
         if passive:
             listener = script.host.listen(0, 80, 5, script.now)
             [reply] = script.receive(SYN, 0, 0)
@@ -191,7 +191,7 @@ class TestRoundTripTime:
         assert flow(connection).srtt == 0.0
 
     def again(self, script: Script) -> Connection:
-        """A second has passed, and what left then was sent again."""
+        """Wait a second, in which data in flight is retransmitted."""
         connection = script.accept(timestamps=(1, 0))
         flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         connection.send(bytes(500))
@@ -200,12 +200,12 @@ class TestRoundTripTime:
         assert connection.retransmits == 1
         return connection
 
-    def test_an_echo_of_zero_is_none(self, script: Script) -> None:
+    def test_an_echo_of_zero_is_ignored(self, script: Script) -> None:
         connection = self.again(script)
         script.receive(ACK, 1, 501, timestamps=(2, 0))
         assert flow(connection).srtt == 0.0
 
-    def test_only_what_acknowledges_something_new_is_measured(self, script: Script) -> None:
+    def test_only_acks_of_new_data_are_measured(self, script: Script) -> None:
         """Otherwise an old echo would be measured (RFC 7323, section 4.1)."""
         connection = self.again(script)
         script.receive(ACK, 1, 1, frames=2, timestamps=(2, connection.timestamps.value(script.now - 0.5)))
@@ -239,8 +239,8 @@ class TestCompressedFlight:
         assert flow(client).snd_nxt > 500_000
         assert flow(client).cwnd - flow(client).smss < client.info(lab.now).flight <= flow(client).cwnd
 
-    def test_so_does_what_is_used_of_it(self) -> None:
-        """A window of which few frames are in flight does not grow, however many bytes they stand for."""
+    def test_the_used_part_of_the_window_is_counted_in_frames(self) -> None:
+        """A window with few frames in flight does not grow, however many bytes of the stream they hold."""
         lab = Lab(Wire(ratio=50))
         client, server = lab.pair()
         client.tag(Tag(TAGGED))
@@ -316,7 +316,7 @@ def test_half_a_window_lost_is_repaired_without_a_stall() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.01, 0.03, 0.1, 0.2])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("ratio", [1, 7, 100])
-def test_both_directions_arrive_over_any_wire(loss: float, seed: int, ratio: int) -> None:
+def test_both_directions_arrive_unaltered_over_any_wire(loss: float, seed: int, ratio: int) -> None:
     lab = Lab(Wire(ratio=ratio), seed=seed)
     client, server = lab.pair()
     lab.wire.loss, lab.wire.duplicate, lab.wire.reorder = loss, 0.01, 0.05

@@ -1,4 +1,4 @@
-"""Many connections over bad links: a few of what `python -m tests.tcp.many` runs by the hundred thousand."""
+"""Many connections over bad links: a sample of the runs of `python -m tests.tcp.many`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_nothing_is_lost_altered_or_left_behind(loss: float) -> None:
     assert world.bytes > 0
 
 
-def test_the_check_finds_what_is_altered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_altered_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test of the test: it flips a bit of the data read."""
     received = Connection.recv
 
@@ -30,7 +30,7 @@ def test_the_check_finds_what_is_altered(monkeypatch: pytest.MonkeyPatch) -> Non
         many.run_world(5, 0.0, seed=1)
 
 
-def test_the_check_finds_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_state_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     leak_buffer_memory(monkeypatch)
     big = many.Talk(bytes(9 << 20), b"", Tag(), "asker")
     monkeypatch.setattr(many, "talk_of", lambda _rng: big)
@@ -38,7 +38,7 @@ def test_the_check_finds_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) ->
         many.run_world(1, 0.0, seed=1)
 
 
-def test_all_are_run_and_every_loss_has_its_share() -> None:
+def test_all_connections_are_run_with_every_loss_rate() -> None:
     planned = list(many.worlds(100_000, seed=3))
     assert sum(size for size, _, _ in planned) == 100_000
     assert {loss for _, loss, _ in planned} == set(many.LOSSES)

@@ -52,7 +52,7 @@ class TestSimultaneousOpen:
         assert (a.recv(10), b.recv(10)) == (b"from b", b"from a")
 
     @pytest.mark.parametrize("number", range(4))
-    def test_whichever_is_lost_comes_again(self, number: int) -> None:
+    def test_any_lost_segment_is_retransmitted(self, number: int) -> None:
         lab = Lab()
         a, b = both_open(lab)
         _, lost = losing(number)
@@ -91,7 +91,7 @@ class TestSimultaneousClose:
         assert lab.next_time() is None
 
     @pytest.mark.parametrize("number", range(4))
-    def test_whichever_is_lost_comes_again(self, number: int) -> None:
+    def test_any_lost_segment_is_retransmitted(self, number: int) -> None:
         lab = Lab()
         a, b = self.closing(lab)
         seen, lost = losing(number)

@@ -26,7 +26,7 @@ def view(start: int, size: int) -> memoryview:
 
 
 @pytest.mark.parametrize(("size", "step"), [(1, 2), (1, 1), (100, 101), (1448, 1448), (1448, 1500), (20_000, 20_001)])
-def test_what_is_charged_is_what_it_takes(size: int, step: int) -> None:
+def test_the_charge_is_the_memory_used(size: int, step: int) -> None:
     budget = Budget(1 << 40)
     reassembly = Reassembly(1 << 30, budget)
     count = min(5000, len(STREAM) // step)
@@ -43,11 +43,11 @@ def test_what_is_charged_is_what_it_takes(size: int, step: int) -> None:
 
 @given(st.lists(spans, max_size=60), st.integers(0, 60_000), st.data())
 @settings(deadline=None)
-def test_bytes_and_charges_are_right_whatever_comes(
+def test_bytes_and_charges_are_correct_for_any_arrivals(
     segments: list[tuple[int, int]], room: int, data: st.DataObject
 ) -> None:
-    """A queue beside another one in a budget that may be too small for both: what it hands out is the stream, what it
-    reports is what it holds, and in the end nothing is charged."""
+    """Two queues share a budget that may be too small for both: each returns its stream, its SACK blocks are the ranges
+    it holds, and at the end nothing is charged."""
     budget = Budget(room)
     given_up: list[int] = []
     kept = 0
@@ -90,7 +90,7 @@ def test_the_largest_queue_makes_room_for_smaller_ones_and_for_buffers_that_grow
     assert sum(map(len, dropped.values())) == 2, "nothing is dropped for what cannot be had"
 
 
-def test_what_a_window_has_grown_by_is_paid_for() -> None:
+def test_growth_of_a_window_is_charged() -> None:
     budget = Budget(10)
     queue = Reassembly(1000, budget)
     assert not queue.keep(0, view(0, 10_000))
@@ -124,7 +124,7 @@ def test_an_attack_of_single_bytes_takes_no_more_than_the_budget() -> None:
     assert counters.out_of_order_pruned == counters.out_of_order
 
 
-def test_it_is_kept_while_the_gap_shrinks() -> None:
+def test_out_of_order_data_is_kept_while_the_gap_is_filled() -> None:
     script = Script(TcpConfig())
     connection = script.accept()
     script.receive(ACK, 1001, 1, bytes(1000))
@@ -139,7 +139,7 @@ def test_it_is_kept_while_the_gap_shrinks() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_stream_survives_that_what_was_reported_is_dropped(seed: int) -> None:
+def test_a_stream_survives_dropping_of_reported_data(seed: int) -> None:
     """The sender keeps data that SACK blocks have reported (RFC 2018, section 8)."""
     lab = Lab(Wire(delay_s=0.01, loss=0.03), seed=seed)
     a, b = lab.pair()

@@ -1,4 +1,4 @@
-"""The state of a connection has owners: each field of a flow, or of a part of it, is assigned by one module."""
+"""Ownership of connection state: each field of a flow, or of a part of it, is assigned by one module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = (
     ("zerocopy", "ZeroCopyRuns"),
 )
 FLOWS = {"c", "flow", "connection", "old", "peer", "oldest", "client", "server"}
-"""Names under which modules have a flow."""
+"""Names of variables and attributes that refer to a flow."""
 
 
 def class_body(path: Path, name: str) -> list[ast.stmt]:
@@ -39,20 +39,20 @@ def class_body(path: Path, name: str) -> list[ast.stmt]:
 
 
 def fields_of(path: str, name: str) -> set[str]:
-    """The annotated fields of a class."""
+    """Return the annotated fields of a class."""
     body = class_body(ROOT / path, name)
     return {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
 
 
 def part_fields(module: str, name: str) -> set[str]:
-    """The attributes that a part assigns to itself."""
+    """Return the attributes that a part assigns to itself."""
     body = class_body(ROOT / f"softnic/tcp/{module}.py", name)
     assigned = (node for statement in body for node in ast.walk(statement))
     return {target.attr for node in assigned for target in targets(node) if base_of(target) == "self"}
 
 
 def targets(node: ast.AST) -> Iterator[ast.Attribute]:
-    """The attributes that a statement assigns."""
+    """Return the attributes that a statement assigns."""
     if isinstance(node, ast.Assign):
         found: list[ast.expr] = list(node.targets)
     elif isinstance(node, ast.AugAssign | ast.AnnAssign):
@@ -66,13 +66,13 @@ def targets(node: ast.AST) -> Iterator[ast.Attribute]:
 
 
 def base_of(target: ast.Attribute) -> str:
-    """The last name of the object whose attribute it is."""
+    """Return the last name of the object whose attribute this is."""
     value = target.value
     return value.attr if isinstance(value, ast.Attribute) else value.id if isinstance(value, ast.Name) else ""
 
 
 def assignments() -> Iterator[tuple[str, str, str]]:
-    """Module, object and attribute of each assignment to an attribute."""
+    """Return module, object and attribute of each assignment to an attribute."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).glob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -94,7 +94,7 @@ def test_each_field_of_a_flow_is_assigned_by_one_module() -> None:
     assert owners["nic"] == {"softnic/nic/flows.py"}
 
 
-def test_a_flow_names_the_owner_above_each_group_of_fields() -> None:
+def test_a_comment_above_each_group_of_fields_names_the_owner() -> None:
     owner, owners = "", {}
     for line in (ROOT / FLOW).read_text().splitlines():
         if line.startswith("    # ") and line.endswith(".py"):
@@ -108,7 +108,7 @@ def test_a_flow_names_the_owner_above_each_group_of_fields() -> None:
             assert module in (f"softnic/tcp/{owners[attribute]}", owners[attribute]), f"{module}: {attribute}"
 
 
-def test_parts_of_a_flow_are_changed_by_their_own_module_only() -> None:
+def test_parts_of_a_flow_are_assigned_by_their_own_module_only() -> None:
     owner: dict[str, set[str]] = {}
     for module, name in PARTS:
         for attribute in part_fields(module, name):

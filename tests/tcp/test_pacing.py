@@ -1,4 +1,4 @@
-"""Pacing: bursts of a millisecond, longer where a timer came late, never because nothing was sent."""
+"""Pacing: bursts of a millisecond, longer after a late timer, but not after a pause of the application."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_bursts_keep_the_rate() -> None:
     assert sent / (now - 10.0) == pytest.approx(RATE, rel=0.03)
 
 
-def test_a_late_timer_makes_a_burst_longer_and_a_pause_does_not() -> None:
+def test_a_late_timer_lengthens_a_burst_but_a_pause_does_not() -> None:
     pacer = Pacer()
     pacer.rate = RATE
     assert pacer.burst(SMSS, 10.0) == RATE * BURST_S // SMSS
@@ -38,7 +38,7 @@ def test_a_late_timer_makes_a_burst_longer_and_a_pause_does_not() -> None:
     assert pacer.burst(SMSS, 20.0) == RATE * BURST_S // SMSS
 
 
-def test_the_first_burst_after_a_pause_is_followed_by_the_next_at_once() -> None:
+def test_two_bursts_leave_at_once_after_a_pause() -> None:
     pacer = Pacer()
     pacer.rate = RATE
     pacer.sent(int(RATE * BURST_S), 10.0)
@@ -47,21 +47,21 @@ def test_the_first_burst_after_a_pause_is_followed_by_the_next_at_once() -> None
     assert pacer.free_at == pytest.approx(10.0 + BURST_S)
 
 
-def test_a_slow_one_is_two_frames_long() -> None:
+def test_bursts_of_a_slow_rate_are_two_frames() -> None:
     pacer = Pacer()
     pacer.rate = 1000.0
     assert pacer.burst(SMSS, 10.0) == 2
 
 
 @pytest.mark.parametrize(("cwnd", "factor"), [(49_000, 2.0), (51_000, 1.2), (100_000, 1.2)])
-def test_the_rate_is_more_than_the_window_by_the_round_trip(cwnd: int, factor: float) -> None:
+def test_the_rate_exceeds_the_window_per_round_trip(cwnd: int, factor: float) -> None:
     window = ALGORITHMS["cubic"](1000)
     window.cwnd, window.ssthresh = cwnd, 100_000
     assert window.pacing_rate(0.1) == pytest.approx(factor * cwnd / 0.1)
 
 
 def writing(script: Script, srtt: float) -> Connection:
-    """A window of a megabyte to be sent."""
+    """Return a connection with a megabyte to send in a window of that size."""
     connection = script.accept(window_scale=7)
     script.receive(ACK, 1, 1)
     flow(connection).srtt = flow(connection).latest_rtt = srtt
@@ -80,7 +80,7 @@ class TestConnection:
         assert connection.wire_bytes_sent == pytest.approx(20e6 * (now - 100.0) + 20e3, rel=0.1)
         assert now - 100.0 == pytest.approx(0.01, rel=0.2)
 
-    def test_what_a_late_timer_has_missed_follows(self) -> None:
+    def test_a_late_timer_sends_what_it_missed(self) -> None:
         script = Script()
         connection = writing(script, 0.1)
         script.sent()
@@ -90,20 +90,20 @@ class TestConnection:
         assert connection.wire_bytes_sent - before == pytest.approx(20e6 * 0.005, rel=0.2)
 
     @pytest.mark.parametrize(("srtt", "paced"), [(0.0019, False), (0.002, True)])
-    def test_not_on_short_paths(self, srtt: float, paced: bool) -> None:
+    def test_no_pacing_on_short_paths(self, srtt: float, paced: bool) -> None:
         script = Script()
         connection = writing(script, srtt)
         script.sent()
         assert (flow(connection).pacing_rate is not None) is paced
 
-    def test_a_round_trip_shorter_than_the_smoothed_one_sets_the_pace(self) -> None:
+    def test_the_pace_follows_a_round_trip_shorter_than_the_smoothed_one(self) -> None:
         script = Script()
         connection = writing(script, 0.1)
         flow(connection).latest_rtt = 0.02
         script.sent()
         assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.02)
 
-    def test_a_round_trip_longer_than_the_smoothed_one_does_not(self) -> None:
+    def test_the_pace_ignores_a_round_trip_longer_than_the_smoothed_one(self) -> None:
         script = Script()
         connection = writing(script, 0.1)
         flow(connection).latest_rtt = 0.5
@@ -111,7 +111,7 @@ class TestConnection:
         assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.1)
 
     @pytest.mark.parametrize(("ago", "paced"), [(0.09, False), (0.11, True)])
-    def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
+    def test_no_pacing_while_the_local_link_is_full(self, ago: float, paced: bool) -> None:
         script = Script()
         connection = writing(script, 0.1)
         script.host.tcp.on_link_full(script.now - ago)
@@ -126,7 +126,7 @@ class TestRestart:
     SIZE = 1_000_000
 
     def transfer(self, lab: Lab, client: Connection, server: Connection) -> float:
-        """Seconds until the server has read `SIZE` bytes."""
+        """Return the seconds until the server has read `SIZE` bytes."""
         began, sent, read = lab.now, 0, 0
 
         def done() -> bool:
@@ -142,8 +142,8 @@ class TestRestart:
         return lab.now - began
 
     @pytest.mark.parametrize("congestion", ["reno", "cubic"])
-    def test_slow_start_goes_by_round_trips_as_they_are_now(self, congestion: str) -> None:
-        """A queue that has drained meanwhile sets neither the pace nor an end to slow start."""
+    def test_slow_start_after_a_pause_uses_current_round_trip_times(self, congestion: str) -> None:
+        """The round-trip times of a queue that has drained meanwhile neither set the pace nor end slow start."""
         lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion=congestion))
         client, server = lab.pair()
         self.transfer(lab, client, server)
@@ -163,7 +163,7 @@ class TestRestart:
         assert len(lab.a.sent) == 10
 
 
-def test_no_rate_no_pace() -> None:
+def test_without_a_rate_nothing_is_paced() -> None:
     pacer = Pacer()
     pacer.sent(10**9, 1.0)
     assert pacer.burst(SMSS, 1.0) > 10**6

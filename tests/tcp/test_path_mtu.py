@@ -22,7 +22,7 @@ def script() -> Script:
 
 
 class TestPathMtu:
-    def test_ten_minutes(self) -> None:
+    def test_a_path_mtu_expires_after_ten_minutes(self) -> None:
         assert LIFETIME_S == 600
 
     def long(self, script: Script) -> tuple[Connection, Segment]:
@@ -31,7 +31,7 @@ class TestPathMtu:
         [segment] = script.sent()
         return connection, segment
 
-    def test_it_is_believed_when_the_segment_has_gone_unanswered(self, script: Script) -> None:
+    def test_a_message_is_believed_if_the_segment_stays_unacknowledged(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         assert flow(connection).mss == MSS
@@ -41,7 +41,7 @@ class TestPathMtu:
         assert all(segment.path_mtu == 700 for segment in again)
         assert script.host.counters.path_mtus_lowered == 1
 
-    def test_not_if_it_was_answered(self, script: Script) -> None:
+    def test_a_message_is_ignored_if_the_segment_is_acknowledged(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.receive(ACK, 1, 5 * MSS + 1)
@@ -50,8 +50,8 @@ class TestPathMtu:
         [segment] = script.sent()
         assert (segment.path_mtu, flow(connection).mss) == (MSS + 40, MSS)
 
-    def test_nor_if_something_else_is_lost_later(self, script: Script) -> None:
-        """What arrived was not too long, whatever somebody says of it (RFC 5927, section 7.2)."""
+    def test_a_message_is_ignored_if_another_segment_is_lost_later(self, script: Script) -> None:
+        """An acknowledged segment cannot have been too long (RFC 5927, section 7.2)."""
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.receive(ACK, 1, 5 * MSS + 1)
@@ -61,37 +61,37 @@ class TestPathMtu:
         assert (flow(connection).mss, script.host.counters.path_mtus_lowered) == (MSS, 0)
 
     @pytest.mark.parametrize("mtu", [1, 68, 551])
-    def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
+    def test_the_path_mtu_has_a_minimum(self, script: Script, mtu: int) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=mtu)
         script.wait(0.25)
         assert connection.path_mtu == LEAST_PATH_MTU
 
-    def test_a_claim_never_makes_it_larger(self, script: Script) -> None:
+    def test_a_message_never_raises_the_path_mtu(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=9000)
         tell(script, segment, TOO_LONG, mtu=1500)
         assert script.host.counters.dropped_icmp == 2
         assert connection.reported_mtu is None
 
-    def test_an_old_router_says_nothing(self, script: Script) -> None:
+    def test_a_message_without_an_mtu(self, script: Script) -> None:
         connection, segment = self.long(script)
         segment.payload = segment.payload[:1400]
         tell(script, segment, TOO_LONG)
         assert connection.reported_mtu == (1006, 1)
 
-    def test_one_of_its_sizes_was_too_long_itself(self, script: Script) -> None:
+    def test_a_message_about_a_packet_of_a_plateau_size(self, script: Script) -> None:
         connection, segment = self.long(script)
         segment.payload = segment.payload[: 1006 - 40]
         tell(script, segment, TOO_LONG)
         assert connection.reported_mtu == (576, 1)
 
-    def test_a_frame_has_room_for_a_stretch_of_floats_whatever_the_peer_says(self, script: Script) -> None:
+    def test_a_frame_holds_a_coding_block_whatever_the_peer_offers(self, script: Script) -> None:
         connection = script.connect()
         script.receive(SYN | ACK, 0, 1, options=Options(mss=1))
         assert flow(connection).mss == 160
 
-    def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
+    def test_other_connections_to_the_address_use_it_for_ten_minutes(self, script: Script) -> None:
         _, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.wait(0.25)
@@ -102,7 +102,7 @@ class TestPathMtu:
         script.now += LIFETIME_S
         assert flow(script.established()).mss == MSS
 
-    def test_a_connection_that_stands_tries_longer_ones_again_after_ten_minutes(self, script: Script) -> None:
+    def test_an_established_connection_tries_longer_frames_after_ten_minutes(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.wait(0.25)
@@ -114,7 +114,7 @@ class TestPathMtu:
             assert (segment.path_mtu, flow(connection).mss) == (mss + 40, mss)
             script.receive(ACK, 1, flow(connection).snd_nxt)
 
-    def test_and_makes_them_short_again_if_they_are_still_too_long(self, script: Script) -> None:
+    def test_frames_become_short_again_if_the_longer_ones_are_still_too_long(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.wait(0.25)
@@ -128,7 +128,7 @@ class TestPathMtu:
         assert all(segment.path_mtu == 700 for segment in again)
         assert script.host.counters.path_mtus_lowered == 2
 
-    def test_not_if_another_connection_has_learned_meanwhile_that_they_are(self, script: Script) -> None:
+    def test_longer_frames_are_not_tried_if_another_connection_has_renewed_the_path_mtu(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.wait(0.25)
@@ -139,7 +139,7 @@ class TestPathMtu:
         [segment] = script.sent()
         assert (segment.path_mtu, flow(connection).mss) == (800, 760)
 
-    def test_frames_are_as_long_whether_the_path_was_known_before_or_is_found_out(self, script: Script) -> None:
+    def test_frame_sizes_are_the_same_for_known_and_discovered_paths(self, script: Script) -> None:
         stamped = [script.accept(timestamps=(1, 0))]
         script.host.tcp.path_mtus.note(stamped[0].peer[0], 700, script.now)
         update_mss(stamped[0], script.now)
@@ -150,7 +150,7 @@ class TestPathMtu:
         for connection in stamped:
             assert (flow(connection).mss, flow(connection).smss, connection.path_mtu) == (648, 714, 700)
 
-    def test_what_is_known_is_bounded(self) -> None:
+    def test_the_table_of_path_mtus_is_bounded(self) -> None:
         known = PathMtus()
         for address in range(5000):
             known.note(address, 600, 0.0)
@@ -184,7 +184,7 @@ class Narrow:
 
 @pytest.mark.parametrize("tos", [0, 0x28])
 def test_a_stream_goes_through_a_narrow_router(monkeypatch: pytest.MonkeyPatch, tos: int) -> None:
-    """Real NICs: the frames that leave after the router has spoken are as short as it wants them."""
+    """Real NICs: frames sent after the router's message have the size that it reported."""
     network = MemoryNetwork()
     router = Narrow(network, 900)
     ends = [network.port(), network.port()]

@@ -26,12 +26,12 @@ class TestPaws:
         assert script.receive(ACK, 1, 1, b"x") == []
         assert not connection.received
 
-    def test_but_a_reset_needs_none(self, script: Script) -> None:
+    def test_a_reset_needs_no_timestamps(self, script: Script) -> None:
         connection = script.accept(timestamps=(1000, 0))
         script.receive(RST, 1)
         assert connection.error == errno.ECONNRESET
 
-    def test_the_echo_is_of_the_segment_that_moved_the_window(self, script: Script) -> None:
+    def test_the_echoed_value_is_of_the_segment_that_advanced_the_window(self, script: Script) -> None:
         script.accept(timestamps=(1000, 0))
         [ack] = script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
         assert ack.timestamps is not None
@@ -40,7 +40,7 @@ class TestPaws:
         assert duplicate.timestamps is not None
         assert duplicate.timestamps[1] == 1005
 
-    def test_only_what_is_acceptable_sets_the_echo(self, script: Script) -> None:
+    def test_only_acceptable_segments_set_the_echoed_value(self, script: Script) -> None:
         """Otherwise a guessed timestamp in a segment outside the window could block a connection."""
         connection = script.accept(timestamps=(1000, 0))
         script.receive(ACK, -50_000, 77, b"x", timestamps=(1_000_000, 0))
@@ -48,7 +48,7 @@ class TestPaws:
         script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
         assert connection.recv(1) == b"x"
 
-    def test_nor_has_a_segment_that_came_twice_the_time_of_its_loss_measured(self, script: Script) -> None:
+    def test_a_duplicate_segment_is_answered_with_its_own_timestamp(self, script: Script) -> None:
         script.accept(timestamps=(1000, 0))
         script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
         [again] = script.receive(ACK, 1, 1, b"x", timestamps=(1205, 0))
@@ -62,8 +62,8 @@ class TestPaws:
         script.receive(ACK, 1, 1, b"x", timestamps=(5, 0))
         assert connection.recv(1) == got
 
-    def test_the_clock_ticks_in_milliseconds_and_tells_no_uptime(self, script: Script) -> None:
-        """RFC 7323, section 5.4; it goes on where a connection to the same address ended (RFC 6191)."""
+    def test_the_clock_ticks_in_milliseconds_and_does_not_expose_the_uptime(self, script: Script) -> None:
+        """RFC 7323, section 5.4; it continues from the previous connection to the same address (RFC 6191)."""
         stamps = []
         for _ in range(2):
             script.host.connect(PEER, 80, script.now)

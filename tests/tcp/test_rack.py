@@ -1,6 +1,6 @@
-"""RACK and tail loss probes: what counts as lost, and when.
+"""RACK and tail loss probes: which segments are marked lost, and when.
 
-Records of 1000 bytes are sent 1 ms apart, and are 10 ms on their way there and back.
+Records of 1000 bytes are sent 1 ms apart; the round-trip time is 10 ms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def detect(flight: Scoreboard, rack: Rack, now: float, recovering: bool = False)
     return rack.detect(flight, rack.window(flight, recovering, SMSS, 0.01), now)
 
 
-def test_three_segments_sent_later_that_arrived_make_it_lost() -> None:
+def test_a_segment_is_lost_when_three_later_ones_have_arrived() -> None:
     flight, rack = flying(6)
     for number in (1, 2):
         sack(flight, rack, 1000 * number, 1000 * (number + 1), 0.010 + number * 0.001)
@@ -44,7 +44,7 @@ def test_three_segments_sent_later_that_arrived_make_it_lost() -> None:
     assert lost(flight) == [0]
 
 
-def test_fewer_than_three_give_it_a_quarter_of_a_round_trip() -> None:
+def test_with_fewer_than_three_the_reordering_window_is_a_quarter_of_a_round_trip() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 2000, 0.011)
     until = detect(flight, rack, 0.011)
@@ -53,41 +53,41 @@ def test_fewer_than_three_give_it_a_quarter_of_a_round_trip() -> None:
     assert lost(flight) == [0]
 
 
-def test_and_none_in_recovery() -> None:
+def test_the_reordering_window_is_zero_in_recovery() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 2000, 0.011)
     detect(flight, rack, 0.011, recovering=True)
     assert lost(flight) == [0]
 
 
-def test_it_is_looked_for_again_when_the_last_of_what_is_late_is_due() -> None:
+def test_the_reordering_timer_is_set_for_the_last_late_segment() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 3000, 4000, 0.013)
     assert detect(flight, rack, 0.012) == pytest.approx(0.002 + 0.010 + 0.0025)
 
 
-def test_what_arrives_late_does_not_turn_back_the_latest_arrival() -> None:
+def test_a_late_arrival_does_not_move_the_latest_arrival_back() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 4000, 5000, 0.014)
     sack(flight, rack, 1000, 2000, 0.015)
     assert (rack.sent_at, rack.end) == (0.004, 5000)
 
 
-def test_the_shortest_round_trip_is_of_the_last_minutes() -> None:
+def test_the_minimum_round_trip_time_expires() -> None:
     minimum = MinimumRtt()
     for now, rtt, least in ((0.0, 5, 5), (50.0, 3, 3), (61.0, 7, 3), (110.0, 6, 3), (122.0, 9, 6), (300.0, 10, 10)):
         minimum.sample(rtt, now)
         assert minimum.least == least
 
 
-def test_what_was_sent_after_the_latest_arrival_is_not_lost() -> None:
+def test_segments_sent_after_the_latest_arrival_are_not_lost() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 4000, 0.013)
     detect(flight, rack, 0.5, recovering=True)
     assert lost(flight) == [0]
 
 
-def test_order_decides_within_one_sending() -> None:
+def test_sequence_decides_between_segments_sent_at_the_same_time() -> None:
     flight, rack = Scoreboard(), Rack()
     flight.sent(0, 10_000, 10 * SMSS, 0.0)
     sack(flight, rack, 4000, 8000, 0.010)
@@ -96,7 +96,7 @@ def test_order_decides_within_one_sending() -> None:
     assert flight.ranges[0].end == 4000
 
 
-def test_reordering_once_seen_is_waited_for() -> None:
+def test_the_reordering_window_is_used_once_reordering_was_seen() -> None:
     flight, rack = flying(10)
     sack(flight, rack, 1000, 2000, 0.011)
     sack(flight, rack, 0, 1000, 0.0115)  # late, and never sent twice
@@ -138,7 +138,7 @@ def test_a_lost_retransmission_is_found() -> None:
     assert lost(flight) == [0, 4000, 5000]
 
 
-def test_an_answer_too_quick_for_a_retransmission_is_to_the_first_sending() -> None:
+def test_an_ack_too_early_for_a_retransmission_is_of_the_original() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 4000, 0.013)
     flight.sent_again(0, 1000, SMSS, 0.014)
@@ -149,7 +149,7 @@ def test_an_answer_too_quick_for_a_retransmission_is_to_the_first_sending() -> N
     assert rack.sent_at == before
 
 
-def test_so_is_one_whose_echo_is_older_than_the_retransmission() -> None:
+def test_an_ack_with_an_older_echo_is_of_the_original() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 4000, 0.013)
     flight.sent_again(0, 1000, SMSS, 0.014)
@@ -160,7 +160,7 @@ def test_so_is_one_whose_echo_is_older_than_the_retransmission() -> None:
     assert rack.sent_at == before
 
 
-def test_a_timeout_loses_the_first_however_late_it_was_sent() -> None:
+def test_a_timeout_marks_the_first_segment_lost_however_late_it_was_sent() -> None:
     flight, rack = flying(2)
     flight.sent_again(0, 1000, SMSS, 0.199)
     rack.rtt = 0.01
@@ -170,7 +170,7 @@ def test_a_timeout_loses_the_first_however_late_it_was_sent() -> None:
     assert rack.probe_end is None
 
 
-def test_a_timeout_loses_the_first_and_what_is_as_old() -> None:
+def test_a_timeout_marks_segments_as_old_as_the_first_lost() -> None:
     flight, rack = flying(4)
     sack(flight, rack, 1000, 2000, 0.011)
     flight.sent(4000, 5000, SMSS, 0.205)
@@ -178,7 +178,7 @@ def test_a_timeout_loses_the_first_and_what_is_as_old() -> None:
     assert lost(flight) == [0, 2000, 3000]
 
 
-def test_a_timeout_with_the_first_reported_means_that_reports_were_taken_back() -> None:
+def test_a_timeout_with_the_first_segment_reported_discards_all_reports() -> None:
     flight, rack = flying(4)
     sack(flight, rack, 0, 2000, 0.011)
     rack.timed_out(flight, 0.210, 0.0)
@@ -187,17 +187,17 @@ def test_a_timeout_with_the_first_reported_means_that_reports_were_taken_back() 
 
 
 class TestProbe:
-    def test_two_round_trips_but_not_at_once(self) -> None:
+    def test_the_probe_timeout_is_two_round_trips_with_a_minimum(self) -> None:
         flight, rack = flying(3)
         assert rack.probe_after(flight, SMSS, 0.05) == pytest.approx(0.1)
         assert rack.probe_after(flight, SMSS, 0.0001) == 0.01
         assert rack.probe_after(flight, SMSS, 0.0) == 1.0  # nothing was measured yet
 
-    def test_a_lone_segment_may_have_to_wait_for_a_delayed_ack(self) -> None:
+    def test_the_probe_timeout_of_a_lone_segment_includes_the_delayed_ack(self) -> None:
         flight, rack = flying(1)
         assert rack.probe_after(flight, SMSS, 0.05) == pytest.approx(0.3)
 
-    def test_one_at_a_time_and_only_while_nothing_is_wrong(self) -> None:
+    def test_one_probe_at_a_time_and_none_in_recovery(self) -> None:
         flight, rack = flying(3)
         rack.probed(3000, True)
         assert rack.probe_after(flight, SMSS, 0.05) == float("inf")
@@ -208,7 +208,7 @@ class TestProbe:
     @pytest.mark.parametrize(
         ("repeats", "dsack", "repaired"), [(True, False, True), (True, True, False), (False, False, False)]
     )
-    def test_what_its_answer_says(self, repeats: bool, dsack: bool, repaired: bool) -> None:
+    def test_the_reply_to_a_probe(self, repeats: bool, dsack: bool, repaired: bool) -> None:
         _, rack = flying(3)
         rack.probed(3000, repeats)
         assert not rack.probe_answered(2000)

@@ -60,7 +60,7 @@ def test_fin_waits_for_what_is_before_it() -> None:
     assert rcv.bytes_received == 19
 
 
-def test_nothing_lies_behind_a_fin() -> None:
+def test_data_behind_a_fin_is_dropped() -> None:
     rcv = receiver()
     rcv.put(10, memoryview(b""), True)
     rcv.put(1, piece(1, 50), False)
@@ -68,7 +68,7 @@ def test_nothing_lies_behind_a_fin() -> None:
     assert rcv.rcv_nxt == 11
 
 
-def test_the_first_fin_is_the_one() -> None:
+def test_only_the_first_fin_counts() -> None:
     rcv = receiver()
     rcv.put(10, piece(10, 20), True)
     rcv.put(15, piece(15, 30), True)
@@ -83,8 +83,8 @@ def test_the_first_fin_is_the_one() -> None:
         *((199, 1, True), (200, 1, False), (200, 0, True), (201, 0, False), (201, 1, False)),
     ],
 )
-def test_what_lies_in_the_window(position: int, length: int, taken: bool) -> None:
-    """100 to 200 (RFC 9293, section 3.10.7.4); shut, it takes what is empty and nothing else."""
+def test_acceptability(position: int, length: int, taken: bool) -> None:
+    """Windows of 100 to 200 (RFC 9293, section 3.10.7.4); a zero window accepts only empty segments."""
     rcv = ReceiveState(100_000, 100)
     rcv.rcv_nxt, rcv.rcv_adv = 100, 200
     assert rcv.accepts(position, length) is taken
@@ -92,7 +92,7 @@ def test_what_lies_in_the_window(position: int, length: int, taken: bool) -> Non
     assert rcv.accepts(position, length) is (position == 100 and not length)
 
 
-def test_pieces_are_limited() -> None:
+def test_the_number_of_pieces_is_limited() -> None:
     rcv = receiver(pieces=3)
     assert [rcv.put(10 * index, piece(10 * index, 10 * index + 1), False) for index in range(1, 5)] == [
         *(True, True, True, False)
@@ -150,13 +150,13 @@ def test_consuming_in_parts() -> None:
 
 
 class TestWindow:
-    def test_it_closes_as_bytes_wait_to_be_read(self) -> None:
+    def test_the_window_shrinks_by_unread_bytes(self) -> None:
         rcv = receiver()
         full = rcv.rcv_wnd
         rcv.put(1, memoryview(bytes(60_000)), False)
         assert (rcv.advertise() << 7) == pytest.approx(full - 60_000, abs=128)
 
-    def test_the_right_edge_moves_back_by_less_than_a_unit_where_all_is_read(self) -> None:
+    def test_the_right_edge_retracts_by_less_than_a_unit_if_all_is_read(self) -> None:
         rcv = receiver()
         for position in range(1, 5001, 7):
             edge = rcv.rcv_adv
@@ -166,7 +166,7 @@ class TestWindow:
             assert rcv.rcv_adv >= edge
             assert rcv.rcv_nxt + (field << 7) > edge - 128
 
-    def test_it_stays_within_a_unit_where_nothing_is_read(self) -> None:
+    def test_the_right_edge_stays_within_a_unit_if_nothing_is_read(self) -> None:
         rcv = receiver()
         for position in range(1, 5001, 7):
             rcv.put(position, piece(0, 7), False)
@@ -174,7 +174,7 @@ class TestWindow:
             assert 100_001 <= rcv.rcv_nxt + (field << 7) < 100_001 + 128
             assert rcv.rcv_adv < 100_001 + 128
 
-    def test_little_room_is_not_worth_telling(self) -> None:
+    def test_a_small_increase_is_not_announced(self) -> None:
         rcv = receiver(80_000)
         rcv.put(1, memoryview(bytes(rcv.rcv_wnd)), False)
         assert rcv.advertise() == 0
@@ -186,13 +186,13 @@ class TestWindow:
         assert rcv.advertise() << 7 == pytest.approx(11_000, abs=128)
 
     @pytest.mark.parametrize("fin", [False, True])
-    def test_nobody_needs_room_after_a_fin(self, fin: bool) -> None:
+    def test_no_window_update_after_a_fin(self, fin: bool) -> None:
         rcv = receiver()
         rcv.put(1, memoryview(bytes(50_000)), fin)
         rcv.consume(50_000)
         assert rcv.wants_update() is not fin
 
-    def test_what_is_read_of_an_overrun_before_the_ack_leaves_the_window_shut(self) -> None:
+    def test_reading_a_part_of_an_overrun_leaves_the_window_closed(self) -> None:
         rcv = receiver(10_000)
         rcv.put(1, memoryview(bytes(300_000)), False)
         rcv.consume(5_000)

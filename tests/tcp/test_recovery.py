@@ -1,4 +1,4 @@
-"""Proportional rate reduction against RFC 6937's own examples, its end, and what undoes it."""
+"""Proportional rate reduction: RFC 6937's examples, its end, and its reversal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FRAME = 1000
 
 
 def losing(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
-    """Returns the state in which the first of `frames` frames in flight is lost."""
+    """Return the state in which the first of `frames` frames in flight is lost."""
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
     reno.cwnd = frames * FRAME
@@ -36,29 +36,31 @@ def test_half_as_much_is_sent_as_arrives() -> None:
 
 
 def test_the_window_never_falls_below_the_target_for_long() -> None:
-    """Most of the flight is lost: what arrives is replaced, one for one, up to the target."""
+    """Most of the flight is lost: each frame delivered allows one more, up to the target."""
     recovery, reno, flight = losing(20)
     flight.mark_lost(flight.ranges[1])
     arrived = Ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
-    assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME  # slow start where it goes on well
+    assert (
+        recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME
+    )  # slow start while no more losses are found
     recovery.sent(9 * FRAME)
     assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 2 * FRAME  # RFC 6937: DeliveredData at least
 
 
-def test_what_was_sent_too_much_takes_nothing_off_what_is_on_its_way() -> None:
+def test_excess_frames_do_not_reduce_the_flight() -> None:
     recovery, reno, flight = losing(20)
     recovery.sent(3 * FRAME)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe
 
 
-def test_it_is_never_less_than_a_frame() -> None:
+def test_the_window_is_at_least_a_frame() -> None:
     recovery, reno, flight = losing(1)
     assert (flight.pipe, recovery.window(0, False, reno, flight)) == (0, FRAME)
 
 
-def test_each_recovery_counts_for_itself() -> None:
+def test_each_recovery_starts_its_own_counts() -> None:
     recovery, reno, flight = losing(20)
     recovery.window(5 * FRAME, False, reno, flight)
     recovery.sent(20 * FRAME)
@@ -68,19 +70,19 @@ def test_each_recovery_counts_for_itself() -> None:
 
 def test_a_timeout_in_recovery_reduces_nothing_again() -> None:
     recovery, reno, flight = losing(20)
-    reno.ssthresh = 7 * FRAME  # which the flight does not tell any more
+    reno.ssthresh = 7 * FRAME  # which cannot be computed from the flight any more
     recovery.begin_after_timeout(reno, flight, 20 * FRAME, 2.0, again=False)
     assert (reno.cwnd, reno.ssthresh) == (FRAME, 7 * FRAME)
 
 
-def test_the_first_retransmission_goes_whatever_the_window() -> None:
+def test_the_first_retransmission_ignores_the_window() -> None:
     recovery, _, _ = losing(20)
     assert recovery.must_send
     recovery.sent(FRAME)
     assert not recovery.must_send
 
 
-def test_it_ends_when_all_that_was_on_its_way_is_acknowledged() -> None:
+def test_recovery_ends_when_the_whole_flight_is_acknowledged() -> None:
     recovery, _, _ = losing(20)
     assert not recovery.ends(20 * FRAME - 1)
     assert recovery.ends(20 * FRAME)
@@ -89,7 +91,7 @@ def test_it_ends_when_all_that_was_on_its_way_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize(("echo", "undone"), [(499, True), (500, False), (501, False), (None, False)])
-def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, undone: bool) -> None:
+def test_an_ack_of_the_original_undoes_the_reduction(echo: int | None, undone: bool) -> None:
     recovery, reno, _ = losing(20)
     before = 20 * FRAME
     recovery.sent_again(500)
@@ -102,7 +104,7 @@ def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, un
     assert recovery.undo(1) is None  # the first answer only
 
 
-def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> None:
+def test_nothing_is_undone_if_the_ack_may_be_of_an_earlier_retransmission() -> None:
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
     flight.sent_again(0, FRAME, FRAME, 0.5)

@@ -42,7 +42,7 @@ def test_slow_start_ends_at_ssthresh_in_the_middle_of_an_ack() -> None:
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
-def test_a_window_that_is_not_used_does_not_grow(name: str) -> None:
+def test_an_unused_window_does_not_grow(name: str) -> None:
     window = ALGORITHMS[name](1000)
     for number in range(100):
         window.on_ack(ack(1000, 1000, number))
@@ -54,14 +54,14 @@ def test_a_window_that_is_not_used_does_not_grow(name: str) -> None:
 
 
 @pytest.mark.parametrize(("flight", "grows"), [(3999, False), (4000, True)])
-def test_one_of_which_half_is_used_does(flight: int, grows: bool) -> None:
+def test_a_half_used_window_grows_in_slow_start(flight: int, grows: bool) -> None:
     reno = Reno(1000)
     reno.cwnd, reno.ssthresh = 8000, 20_000
     reno.on_ack(ack(1000, flight))
     assert (reno.cwnd > 8000) is grows
 
 
-def test_what_is_left_of_an_acknowledgement_counts_for_the_next_frame() -> None:
+def test_the_remainder_of_an_acknowledgement_counts_for_the_next_frame() -> None:
     reno = Reno(1000)
     reno.cwnd = reno.ssthresh = 8000
     reno.on_ack(ack(12_000, 12_000))
@@ -78,7 +78,7 @@ def test_a_loss_halves_the_flight() -> None:
     assert reno.ssthresh == 2000  # never below two segments
 
 
-def test_a_timeout_leaves_one_frame_and_ssthresh_where_the_first_put_it() -> None:
+def test_a_timeout_sets_the_window_to_one_frame_and_keeps_ssthresh_if_repeated() -> None:
     reno = Reno(1000)
     reno.on_timeout(10_000, 1.0, first=True)
     assert (reno.cwnd, reno.ssthresh) == (1000, 5000)
@@ -87,7 +87,7 @@ def test_a_timeout_leaves_one_frame_and_ssthresh_where_the_first_put_it() -> Non
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
-def test_two_frames_are_left_at_least(name: str) -> None:
+def test_ssthresh_is_at_least_two_frames(name: str) -> None:
     window = ALGORITHMS[name](1000)
     window.on_loss(1000, 1.0)
     assert window.ssthresh == 2000
@@ -101,7 +101,7 @@ def test_an_idle_connection_starts_again_with_the_initial_window(name: str) -> N
     assert window.cwnd == 10_000
 
 
-def test_a_snapshot_is_where_one_can_come_back_to() -> None:
+def test_a_snapshot_can_be_restored() -> None:
     for algorithm in ALGORITHMS.values():
         window: Congestion = algorithm(1000)
         window.on_ack(ack(10_000, 10_000))
@@ -115,7 +115,7 @@ def test_a_snapshot_is_where_one_can_come_back_to() -> None:
 
 
 @pytest.mark.parametrize(("idle_s", "left"), [(0.19, 500_000), (0.3, 10 * (MSS + 54))])
-def test_idle_is_what_sends_nothing_for_longer_than_a_timeout(idle_s: float, left: int) -> None:
+def test_a_connection_is_idle_after_a_timeout_without_sending(idle_s: float, left: int) -> None:
     script = Script()
     connection = script.established()
     connection.send(b"x")
@@ -128,7 +128,7 @@ def test_idle_is_what_sends_nothing_for_longer_than_a_timeout(idle_s: float, lef
     assert flow(connection).cwnd == left
 
 
-def test_nor_is_what_waits_for_an_acknowledgement() -> None:
+def test_a_connection_with_data_in_flight_is_not_idle() -> None:
     script = Script()
     connection = script.established()
     flow(connection).cwnd = 500_000
@@ -140,7 +140,7 @@ def test_nor_is_what_waits_for_an_acknowledgement() -> None:
     assert flow(connection).cwnd >= 500_000
 
 
-def test_another_algorithm_goes_on_with_the_window() -> None:
+def test_another_algorithm_continues_with_the_window() -> None:
     reno = Reno(1000)
     reno.cwnd = reno.ssthresh = 77_000
     for name in ("cubic", "reno"):

@@ -1,4 +1,4 @@
-"""RFC 6298, sections 2 and 5, with its own arithmetic."""
+"""The retransmission timeout of RFC 6298, sections 2 and 5, computed with the RFC's formulas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_never_below_the_minimum() -> None:
     assert rtt.rto == 0.2
 
 
-def test_a_steady_path_is_given_a_tick_more() -> None:
+def test_the_variance_term_is_at_least_a_clock_tick() -> None:
     """The clock's granularity, however little round trips vary (RFC 6298, section 2.3)."""
     rtt = RetransmissionTimeout(1.0, 0.0, 60.0)
     for _ in range(100):

@@ -32,7 +32,7 @@ def blocks(segments: list[Segment]) -> list[tuple[int, int]]:
 
 
 class TestReceiving:
-    def test_it_is_permitted_where_the_peer_permits_it(self) -> None:
+    def test_sack_is_used_if_the_peer_permits_it(self) -> None:
         for permitted in (True, False):
             script = Script()
             options = Options(mss=MSS, sack_permitted=permitted)
@@ -49,7 +49,7 @@ class TestReceiving:
         assert blocks(script.receive(ACK, 501, 1, bytes(100))) == [(501, 601), (301, 401), (101, 201)]
         assert blocks(script.receive(ACK, 201, 1, bytes(50))) == [(101, 251), (501, 601), (301, 401)]
 
-    def test_four_at_most(self, script: Script) -> None:
+    def test_four_blocks_at_most(self, script: Script) -> None:
         for number in range(8):
             sent = script.receive(ACK, 101 + 200 * number, 1, bytes(100))
         assert len(pack_options(Options(), None, sent[-1].sacks)) == 36
@@ -60,18 +60,18 @@ class TestReceiving:
             script.feed(ACK, 101 + 200 * number, 1, bytes(100))
         assert len(script.sent()) == 1
 
-    def test_nothing_is_said_when_the_gap_is_filled(self, script: Script) -> None:
+    def test_no_blocks_when_the_gap_is_filled(self, script: Script) -> None:
         script.receive(ACK, 101, 1, bytes(100))
         [ack] = script.receive(ACK, 1, 1, bytes(100))
         assert (seq.position(PEER_ISS, ack.ack, 0), ack.sacks) == (201, ())
 
-    def test_what_comes_twice_is_said_first_and_once(self, script: Script) -> None:
+    def test_duplicate_data_is_the_first_block_and_reported_once(self, script: Script) -> None:
         script.receive(ACK, 1, 1, bytes(100))
         assert blocks(script.receive(ACK, 1, 1, bytes(100))) == [(1, 101)]
         assert blocks(script.receive(ACK, 201, 1, bytes(100))) == [(201, 301)]
         assert blocks(script.receive(ACK, 221, 1, bytes(20))) == [(221, 241), (201, 301)]
 
-    def test_a_peer_without_it_gets_duplicates_instead(self) -> None:
+    def test_a_peer_without_sack_gets_duplicate_acks(self) -> None:
         script = Script()
         script.accept()
         for number in range(5):
@@ -81,7 +81,7 @@ class TestReceiving:
         assert not any(segment.sacks for segment in sent)
 
 
-def test_islands_meet_and_their_pieces_are_counted() -> None:
+def test_adjoining_blocks_merge_and_their_pieces_are_counted() -> None:
     reassembly = Reassembly(2)
     payload = memoryview(bytes(range(100)))
     assert [reassembly.keep(start, payload[:5]) for start in (60, 70, 80)] == [True, True, False]
@@ -98,7 +98,7 @@ def test_islands_meet_and_their_pieces_are_counted() -> None:
     assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 5))
 
 
-def test_what_is_covered_makes_room() -> None:
+def test_covered_pieces_are_released() -> None:
     reassembly, payload = Reassembly(3), memoryview(bytes(100))
     for _ in range(5):
         assert reassembly.keep(10, payload[10:20])
@@ -147,13 +147,13 @@ class TestSending:
         assert {1, 6001, 10_001} <= set(again)
         assert connection.info(script.now).retransmits == len(again)
 
-    def test_what_the_peer_has_is_not_sent_again(self, script: Script) -> None:
+    def test_reported_data_is_not_retransmitted(self, script: Script) -> None:
         flying(script, 10)
         assert report(script, (1001, 10_001)) == [1]
         assert starts(script, script.wait(0.25)) == [1]
         assert report(script, ack=10_001) == []
 
-    def test_blocks_that_cannot_be_true_are_passed_over(self, script: Script) -> None:
+    def test_invalid_blocks_are_ignored(self, script: Script) -> None:
         connection = flying(script, 10)
         for span in ((20_001, 30_001), (5001, 4001), (5001, 5001), (9001, 10_002), (1, 3001)):
             assert report(script, span) == []
@@ -175,7 +175,7 @@ class TestSending:
         assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
         assert flow(connection).cwnd < 10 * (MSS + 54)
 
-    def test_after_a_timeout_too_what_was_sent_before_what_arrives_is_lost(self, script: Script) -> None:
+    def test_after_a_timeout_segments_sent_before_an_arrival_are_lost(self, script: Script) -> None:
         """RFC 8985, section 6.2: else all but the first would wait for another timeout."""
         connection = flying(script, 1)
         flow(connection).rack_rtt = 0.05
@@ -200,14 +200,14 @@ class TestSending:
         assert 0 <= flow(connection).cwnd - flow(connection).ssthresh <= MSS + 54
         assert reordering_window_multiplier(connection) == 1  # it was the last one for which that holds
 
-    def test_what_comes_out_of_order_makes_no_window_grow(self, script: Script) -> None:
+    def test_reports_of_out_of_order_data_do_not_grow_the_window(self, script: Script) -> None:
         connection = flying(script, 10)
         flow(connection).cwnd = before = 10 * (MSS + 54)
         report(script, (1001, 2001))
         assert flow(connection).cwnd == before
 
     @pytest.mark.parametrize("spans", [((1, 1001),), ((5001, 6001), (4001, 8001))])
-    def test_what_came_twice_makes_the_reordering_window_longer(
+    def test_duplicate_reports_lengthen_the_reordering_window(
         self, script: Script, spans: tuple[tuple[int, int], ...]
     ) -> None:
         """Reported below what is acknowledged, or within what else has come (RFC 2883, section 4)."""
@@ -215,7 +215,7 @@ class TestSending:
         report(script, *spans, ack=1001)
         assert reordering_window_multiplier(connection) == 2
 
-    def test_a_tail_that_was_lost_is_asked_for(self, script: Script) -> None:
+    def test_a_probe_is_sent_for_a_lost_tail(self, script: Script) -> None:
         flying(script, 10)
         probe = starts(script, script.wait(0.02))
         assert probe == [9001]
@@ -226,7 +226,7 @@ class TestSending:
         assert script.host.counters.retransmission_timeouts == 0
 
     def test_one_probe_and_then_the_timer_from_there_on(self, script: Script) -> None:
-        """RFC 8985, section 7.3: probes do not take the place of a timeout, nor does it come at once after one."""
+        """RFC 8985, section 7.3: probes do not replace the timeout, and the timer restarts after a probe."""
         connection = flying(script, 10)
         rto, probed_at = flow(connection).rto, flow(connection).pto
         assert starts(script, script.wait(rto + 0.005)) == [9001]
@@ -234,7 +234,7 @@ class TestSending:
         assert script.host.counters.retransmission_timeouts == 0
         assert connection.rto_at == pytest.approx(probed_at + rto)
 
-    def test_none_in_recovery(self, script: Script) -> None:
+    def test_no_probe_in_recovery(self, script: Script) -> None:
         connection = flying(script, 10)
         while not script.host.counters.retransmission_timeouts:
             script.wait(0.01)
@@ -244,8 +244,8 @@ class TestSending:
         assert script.host.counters.tail_loss_probes == 1
 
     @pytest.mark.parametrize(("twice", "reduced"), [(False, True), (True, False)])
-    def test_a_loss_that_only_the_probe_repaired_is_one(self, script: Script, twice: bool, reduced: bool) -> None:
-        """RFC 8985, section 7.4.2: the peer would report what came twice."""
+    def test_a_loss_repaired_by_the_probe_reduces_the_window(self, script: Script, twice: bool, reduced: bool) -> None:
+        """RFC 8985, section 7.4.2: the peer would report a duplicate if nothing had been lost."""
         connection = flying(script, 10)
         connection.set_congestion("reno")
         script.wait(0.02)
@@ -254,13 +254,13 @@ class TestSending:
         assert (flow(connection).ssthresh == half) is reduced
         assert (flow(connection).cwnd <= half + MSS + 54) is reduced
 
-    def test_a_probe_carries_new_data_where_there_is_some(self, script: Script) -> None:
+    def test_a_probe_carries_new_data_if_there_is_some(self, script: Script) -> None:
         connection = flying(script, 10)
         flow(connection).cwnd = flow(connection).scoreboard.pipe
         connection.send(bytes(3 * MSS))
         assert starts(script, script.wait(0.02)) == [10_001]
 
-    def test_reports_that_are_taken_back(self, script: Script) -> None:
+    def test_reneging(self, script: Script) -> None:
         flying(script, 10)
         report(script, (1001, 10_001))
         report(script, ack=1001)
@@ -268,8 +268,8 @@ class TestSending:
 
 
 @pytest.mark.parametrize(("age_s", "undone"), [(0.25, True), (0.0, False)])
-def test_a_timeout_for_nothing_is_undone(age_s: float, undone: bool) -> None:
-    """Acknowledgements were late only: the first one echoes a timestamp from before the retransmission (RFC 3522)."""
+def test_a_spurious_timeout_is_undone(age_s: float, undone: bool) -> None:
+    """Acknowledgements were only late: the first one echoes a timestamp from before the retransmission (RFC 3522)."""
     script = Script()
     connection = script.accept(timestamps=(1, 0))
     flow(connection).cwnd = 40_000
@@ -287,7 +287,7 @@ def test_a_timeout_for_nothing_is_undone(age_s: float, undone: bool) -> None:
     assert script.host.counters.spurious_retransmits == undone
 
 
-def test_floats_are_sent_again_in_whole_stretches() -> None:
+def test_floats_are_retransmitted_in_whole_coding_blocks() -> None:
     """A peer that cuts blocks anywhere, as no NIC does."""
     script = Script()
     script.accept(sack_permitted=True)
@@ -318,7 +318,7 @@ def test_a_hundredth_lost_needs_no_timeout() -> None:
     assert sum(lab.a.host.counters.fast_retransmits for lab in labs) > 10
 
 
-def test_reordering_is_learned_and_undone() -> None:
+def test_reordering_is_detected_and_its_reduction_undone() -> None:
     lab = lossy(0.0, 3, reorder=0.05)
     counters = lab.a.host.counters
     assert counters.retransmission_timeouts == 0

@@ -1,4 +1,4 @@
-"""The scoreboard: wire bytes of what is acknowledged, reported, lost and sent again, in whole records and in parts."""
+"""The scoreboard: wire bytes acknowledged, reported, lost and retransmitted, in whole records and in parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shape(flight: Scoreboard) -> list[tuple[int, int, int]]:
     return [(record.start, record.end, record.state) for record in flight.ranges]
 
 
-def test_a_record_leaves_whole_with_its_time() -> None:
+def test_an_acknowledged_record_is_returned_with_its_time() -> None:
     flight = Scoreboard()
     flight.sent(1, 300_001, 1500, 5.0)
     flight.sent(300_001, 301_449, 1514, 6.0)
@@ -36,14 +36,14 @@ def test_a_record_leaves_whole_with_its_time() -> None:
     assert not flight
 
 
-def test_an_ack_inside_a_record_takes_its_share() -> None:
+def test_an_ack_inside_a_record_counts_its_part() -> None:
     flight = Scoreboard()
     flight.sent(0, 1000, 100, 5.0)
     assert acknowledge(flight, 250).wire_bytes == 25
     assert acknowledge(flight, 1000).wire_bytes == 75
 
 
-def test_what_was_sent_twice_says_so() -> None:
+def test_a_retransmitted_record_is_marked() -> None:
     flight = Scoreboard()
     flight.sent(0, 1000, 1000, 5.0)
     flight.sent(1000, 2000, 1000, 5.1)
@@ -53,7 +53,7 @@ def test_what_was_sent_twice_says_so() -> None:
     assert (arrived.never_retransmitted, arrived.newest.sent_at) == (False, 5.2)
 
 
-def test_blocks_cut_records_and_become_one() -> None:
+def test_blocks_split_records_and_are_merged() -> None:
     flight = Scoreboard()
     flight.sent(0, 1000, 100, 5.0)
     flight.sent(1000, 2000, 100, 6.0)
@@ -66,7 +66,7 @@ def test_blocks_cut_records_and_become_one() -> None:
     assert (flight.pipe, flight.sacked) == (50, 0)
 
 
-def test_what_arrives_late_without_being_sent_again_was_reordered() -> None:
+def test_a_late_arrival_that_was_not_retransmitted_is_reordering() -> None:
     flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     assert not sack(flight, 2000, 3000).reordered
@@ -74,7 +74,7 @@ def test_what_arrives_late_without_being_sent_again_was_reordered() -> None:
     assert acknowledge(flight, 3000).reordered
 
 
-def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
+def test_lost_bytes_are_not_in_flight_until_retransmitted() -> None:
     flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     sack(flight, 1000, 1100)
@@ -97,7 +97,7 @@ def test_lost_neighbours_are_one_range() -> None:
     assert flight.first_lost() == (1000, 4000)
 
 
-def test_reports_that_were_taken_back() -> None:
+def test_reneging() -> None:
     flight = Scoreboard()
     flight.sent(0, 2000, 200, 5.0)
     sack(flight, 0, 1000)

@@ -25,7 +25,7 @@ def tagged(capacity: int = 100_000, written: int = 0) -> SendBuffer:
     return buffer
 
 
-def test_bytes_come_back_as_written() -> None:
+def test_bytes_are_returned_as_written() -> None:
     buffer = SendBuffer(100)
     write(buffer, b"hello")
     write(buffer, b" there")
@@ -41,7 +41,7 @@ def test_a_full_buffer_has_no_space_until_bytes_are_released() -> None:
     assert len(buffer.write_space()) == 40
 
 
-def test_more_than_the_space_cannot_have_been_written() -> None:
+def test_writing_more_than_the_space_is_an_error() -> None:
     buffer = SendBuffer(100)
     buffer.write_space()
     with pytest.raises(ValueError, match="never free"):
@@ -76,13 +76,13 @@ class TestTags:
         assert [buffer.reach(start, 1000, False) for start in (1, 11, 111)] == [11, 111, 121]
         assert [buffer.tag_range(start).tag for start in (1, 10, 11, 110, 111)] == [PLAIN, PLAIN, FLOATS, FLOATS, PLAIN]
 
-    def test_the_same_tag_again_begins_no_range(self) -> None:
+    def test_setting_the_same_tag_again_begins_no_range(self) -> None:
         buffer = tagged(written=100)
         buffer.tag(FLOATS, 101, True)
         write(buffer, bytes(28))
         assert buffer.reach(1, 1000, False) == 129
 
-    def test_a_tag_may_lie_ahead_of_what_is_written(self) -> None:
+    def test_a_tag_may_be_set_ahead_of_the_written_bytes(self) -> None:
         buffer = SendBuffer(1000)
         buffer.tag(FLOATS, 21, True)
         write(buffer, bytes(20))
@@ -99,7 +99,7 @@ class TestTags:
         write(buffer, bytes(4))
         assert buffer.tag_range(11).tag == Tag(0x28, "raw")
 
-    def test_what_is_written_keeps_its_tag(self) -> None:
+    def test_written_bytes_keep_their_tag(self) -> None:
         buffer = SendBuffer(1000)
         write(buffer, bytes(10))
         with pytest.raises(ValueError, match="already written"):
@@ -108,7 +108,7 @@ class TestTags:
         with pytest.raises(ValueError, match="tagged"):
             buffer.tag(PLAIN, 49, False)
 
-    def test_released_tags_are_forgotten_but_for_the_current(self) -> None:
+    def test_released_tags_are_forgotten_except_the_current(self) -> None:
         buffer = SendBuffer(1000)
         for index in range(20):
             buffer.tag(FLOATS if index % 2 else PLAIN, buffer.end, bool(index % 2))
@@ -127,18 +127,18 @@ class TestCuts:
         assert buffer.reach(6, 6 + 200, False) == 6 + 192
         assert buffer.reach(6 + 192, 6 + 200, False) == 6 + 192
 
-    def test_data_that_runs_out_goes_in_whole_words(self) -> None:
+    def test_the_last_data_is_cut_to_whole_words(self) -> None:
         assert tagged(written=103).reach(1, 1000, False) == 101
 
-    def test_an_incomplete_word_goes_where_nothing_can_follow(self) -> None:
+    def test_an_incomplete_word_is_sent_before_a_fin(self) -> None:
         assert tagged(written=103).reach(1, 1000, True) == 104
 
-    def test_an_incomplete_word_goes_at_the_end_of_its_range(self) -> None:
+    def test_an_incomplete_word_is_sent_at_the_end_of_its_range(self) -> None:
         buffer = tagged(written=103)
         buffer.tag(PLAIN, 104, False)
         assert buffer.reach(1, 1000, False) == 104
 
-    def test_an_odd_cut_is_cut_again(self) -> None:
+    def test_an_irregular_cut_is_repeated(self) -> None:
         buffer = tagged(written=100)
         buffer.cut_at(101)
         write(buffer, bytes(400))
@@ -154,14 +154,14 @@ class TestCuts:
         write(buffer, bytes(128))
         assert buffer.reach(1, 1000, False) == 257
 
-    def test_a_segment_starts_where_one_could_have_been_cut(self) -> None:
+    def test_a_segment_starts_at_a_possible_cut(self) -> None:
         buffer = tagged(written=300)
         buffer.cut_at(101)
         assert [buffer.segment_start(position) for position in (1, 50, 65, 90, 101, 110, 129, 140)] == [
             *(1, 1, 65, 65, 101, 101, 129, 129)
         ]
 
-    def test_an_ack_inside_a_stretch_keeps_the_stretch(self) -> None:
+    def test_an_ack_inside_a_coding_block_keeps_the_block(self) -> None:
         buffer = tagged(written=300)
         buffer.release(90)
         assert buffer.start == 65

@@ -11,7 +11,7 @@ numbers = st.integers(0, 2**32 - 1)
 
 
 @given(numbers, st.integers(0, 2**40), st.integers(-(2**31), 2**31 - 1))
-def test_a_position_comes_back_from_its_number(initial: int, near: int, distance: int) -> None:
+def test_a_position_is_restored_from_its_number(initial: int, near: int, distance: int) -> None:
     position = near + distance
     assert seq.position(initial, seq.number(initial, position), near) == position
 
@@ -23,7 +23,7 @@ def test_numbers_wrap() -> None:
 
 
 @given(numbers, st.integers(1, 2**31 - 1))
-def test_later_is_half_the_circle(number: int, step: int) -> None:
+def test_a_number_is_later_within_half_the_space(number: int, step: int) -> None:
     later = (number + step) & 0xFFFFFFFF
     assert seq.after(later, number)
     assert not seq.after(number, later)

@@ -30,7 +30,7 @@ class TestSilence:
         assert connection.error_message == "10.77.0.2:80 did not answer for 4.0 s"
         assert script.now - started < 4.2
 
-    def test_progress_starts_the_time_again(self, script: Script) -> None:
+    def test_progress_restarts_the_user_timeout(self, script: Script) -> None:
         connection = script.established()
         connection.set_user_timeout(4.0)
         connection.send(bytes(10_000))
@@ -39,7 +39,7 @@ class TestSilence:
             script.receive(ACK, 1, 1 + 1000 * (index + 1))
         assert state_of(connection) is State.ESTABLISHED
 
-    def test_keepalive_finds_out(self, script: Script) -> None:
+    def test_keepalive_detects_a_lost_peer(self, script: Script) -> None:
         connection = script.established()
         connection.set_keepalive((10.0, 2.0, 3), script.now)
         assert script.wait(9.9) == []
@@ -47,7 +47,7 @@ class TestSilence:
         assert script.shape(script.wait(2)) == [("RA", 1, 1, 0)]
         assert connection.error == errno.ETIMEDOUT
 
-    def test_keepalive_does_so_too_while_something_is_on_its_way(self, script: Script) -> None:
+    def test_keepalive_detects_a_lost_peer_with_data_in_flight(self, script: Script) -> None:
         connection = script.established()
         connection.set_keepalive((10.0, 2.0, 3), script.now)
         connection.send(b"anybody?")
@@ -64,8 +64,8 @@ class TestSilence:
             script.receive(ACK, 1, 1)
         assert state_of(connection) is State.ESTABLISHED
 
-    def test_keepalive_answered_when_time_runs_in_jumps(self, script: Script) -> None:
-        """The daemon is late: an answered probe must not count, however soon the next one follows."""
+    def test_keepalive_answered_when_the_daemon_is_late(self, script: Script) -> None:
+        """An answered probe must not count as unanswered, however soon the next one follows."""
         connection = script.established()
         connection.set_keepalive((1.0, 1.0, 2), script.now)
         probes = 0
