@@ -2,8 +2,8 @@
 
 Each suite is a module of the interpreter's test package (`python -c "import test.test_socket"`). It runs in a process
 in which the module `socket` is softnic's, Unix sockets excepted. The tests connect to the loopback address, which a
-node does not have: the address of the one node that is started stands for it, both ways. A test that does nothing for
-a minute is ended and reported as hung; those behind it run in another process.
+node does not have: the address of the one node that is started stands for it, both ways. A test without progress for a
+minute is ended and reported as hung; the remaining ones run in another process.
 
 What is expected to fail, and why, is in conformance_known.py; the table of docs/sockets.md has the same.
 """
@@ -31,9 +31,9 @@ from tests.daemon.nics import running
 
 HUNG_S = 60.0
 PYTHON = (3, 11)
-"""Whose tests conformance_known.py is about."""
+"""The version of CPython whose tests conformance_known.py describes."""
 TRIES = 4
-"""Of those in conformance_known.RACES."""
+"""Number of attempts for the tests in conformance_known.RACES."""
 MARK = "CONFORMANCE "
 LOOPBACK = "127.0.0.1"
 
@@ -62,7 +62,7 @@ KINDS = ("passed", "skipped", "failed")
 
 
 def unexpected(outcomes: dict[str, tuple[str, str]]) -> list[str]:
-    """Tests that failed without being expected to, and that passed in spite of it."""
+    """Return the tests that failed unexpectedly and those that passed although a failure was expected."""
     wrong = []
     for name, (outcome, why) in outcomes.items():
         known = reason_of(name)
@@ -95,7 +95,7 @@ def run(patterns: Sequence[str] = (), suites: Iterable[str] = tuple(SUITES)) -> 
 
 
 def run_all(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Runs tests, in as many processes as it takes."""
+    """Runs tests, in a new process after each that hung or died."""
     outcomes: dict[str, tuple[str, str]] = {}
     while left := [name for name in names if name not in outcomes]:
         outcomes |= run_some(left, node, environment)
@@ -127,7 +127,7 @@ def child(
 
 
 def run_some(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Runs tests until one hangs, or ends the process."""
+    """Runs tests in one process until one hangs or ends the process."""
     found: dict[str, tuple[str, str]] = {}
     current = names[0]
     with child("run", node, names, environment) as (process, log):
@@ -154,7 +154,7 @@ def run_some(names: Sequence[str], node: str, environment: dict[str, str]) -> di
 
 
 def install(node: str) -> None:
-    """Makes softnic's the module `socket` of everything that is imported from now on."""
+    """Makes softnic's socket the module `socket` of all later imports."""
     import ssl
 
     from softnic import socket
@@ -171,7 +171,7 @@ def install(node: str) -> None:
 
 
 def loopback_class(base: type[Any], node: str) -> type[Any]:
-    """softnic's socket class with the node's address under the name of the loopback."""
+    """Return softnic's socket class, to which the loopback address means the node's address."""
 
     def inward(address: Any) -> Any:
         if isinstance(address, tuple) and len(address) == 2 and address[0] in (LOOPBACK, "localhost"):
@@ -185,7 +185,7 @@ def loopback_class(base: type[Any], node: str) -> type[Any]:
         __slots__ = ()
 
         def __new__(cls, family: int = -1, *arguments: Any, **named: Any) -> Any:
-            if family == _socket.AF_UNIX:  # asyncio has tests of these in the same modules: they stay the kernel's
+            if family == _socket.AF_UNIX:  # asyncio tests Unix sockets in the same modules: they remain the kernel's
                 return _socket.socket(family, *arguments, **named)
             return super().__new__(cls, family, *arguments, **named)
 
@@ -230,7 +230,7 @@ def list_tests(suites: Sequence[str]) -> None:
 
 
 class Reporter(unittest.TestResult):
-    """Says what begins and what came of it."""
+    """Reports the start and the outcome of each test."""
 
     def say(self, test: unittest.TestCase, outcome: str, why: str = "") -> None:
         self.outcome = outcome
@@ -265,7 +265,7 @@ class Reporter(unittest.TestResult):
 
 def run_tests(names: Sequence[str]) -> None:
     Reporter.descriptor = os.dup(1)
-    os.dup2(2, 1)  # what tests print is no report
+    os.dup2(2, 1)  # keeps the output of tests out of the report
     result = Reporter()
     loader = unittest.defaultTestLoader
     loader.loadTestsFromNames(names).run(result)

@@ -1,4 +1,4 @@
-"""Which of CPython's tests tests/daemon/conformance.py runs, and which of them are expected to fail, and why."""
+"""The CPython tests that tests/daemon/conformance.py runs, and those expected to fail, with reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUITES: dict[str, frozenset[str] | None] = {
     "test.test_asyncio.test_sendfile": frozenset({"EPollEventLoopTests"}),
     "test.test_asyncio.test_buffered_proto": None,
 }
-"""Modules of tests, and the classes of each that are run (None: all)."""
+"""Test modules and the classes of each that are run (None: all)."""
 
 _UDP = "UDP: a NIC carries TCP"
 EXPECTED: dict[str, str] = {
@@ -41,24 +41,24 @@ EXPECTED: dict[str, str] = {
     r"ContextTests\.test_context_custom_class$": "a custom class in SSLContext.sslsocket_class that derives from "
     "ssl.SSLSocket: to wrap a NIC's sockets, derive it from softnic.socket.SSLSocket",
 }
-"""By regular expression over a test's name: why it fails."""
+"""The reason of each expected failure, by a regular expression for the test's name."""
 EITHER: dict[str, str] = {
     r"TestPreHandshakeClose\.test_preauth_data_to_tls_server$": "a reset that reaches the other end before "
     "close returns: so on the kernel's loopback only, not through a network",
     r"test_sendfile\.\w+\.test_sendfile_(fallback_)?close_peer_in_the_middle_of_receiving$": "SO_SNDBUF and SO_RCVBUF "
     "bound the descriptor, not the NIC's TCP: all bytes may be on their way before the peer closes",
 }
-"""Tests whose outcome depends on what no network promises, and why."""
+"""Tests whose outcome depends on timing that no network guarantees, and why."""
 RACES = r"SimpleBackgroundTests|ThreadedTests|TestSSLDebug|TestPostHandshakeAuth"
-"""Tests of a server that stops when a client closes before it has read what is on its way (session tickets of TLS 1.3),
-which it does in time or not: those that fail are run again."""
+"""Tests of a server that stops if a client closes with unread data in flight (session tickets of TLS 1.3). Whether
+they arrive in time is a race, so a failed test is repeated."""
 
 
 def reason_of(name: str) -> str:
-    """Why this test is expected to fail, or may; empty if it is to pass."""
+    """Return why this test is expected to fail, or may; empty if it must pass."""
     return next((reason for pattern, reason in (EXPECTED | EITHER).items() if re.search(pattern, name)), "")
 
 
 def may_pass(name: str) -> bool:
-    """Whether a test with a reason to fail may pass all the same."""
+    """Return whether a test with a reason to fail may also pass."""
     return any(re.search(pattern, name) for pattern in EITHER)

@@ -9,14 +9,14 @@ from tests.daemon.nics import LINKS, Nic, nothing_kept, running
 
 @pytest.fixture(scope="package")
 def nics(request: pytest.FixtureRequest) -> Iterator[list[Nic]]:
-    """Two nodes, shared by the tests that leave them as they found them; on the link of LINKS that is asked for."""
+    """Two nodes, on the requested link of LINKS, shared by tests that leave them unchanged."""
     link = LINKS[getattr(request, "param", "loopback")]
     with running(2, "--offload", "0x28=bounded:10", *link) as started:
         yield started
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs the tests of a module with QUICK_ON_LINKS on every link; those not named there are slow off loopback."""
+    """Runs the tests of a module with QUICK_ON_LINKS on every link; off loopback, those not listed are marked slow."""
     quick = getattr(metafunc.module, "QUICK_ON_LINKS", None)
     if quick is not None and "nics" in metafunc.fixturenames:
         slow = () if metafunc.function.__name__ in quick else (pytest.mark.slow,)

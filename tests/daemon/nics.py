@@ -23,13 +23,13 @@ from tests.facades.ipc import Client, control
 from tests.facades.ipc import regions as memory
 
 LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
-"""Links that tests run on: one way 100 ms, or 1 MB a second. Loopback hides what is on its way."""
+"""Links that tests run on: loopback, 100 ms one-way delay, or 1 MB/s. Loopback never has data in flight for long."""
 START_S = 60.0
 WAIT_S = 60.0
-"""Far more than anything here takes; what a hang is cut off at."""
+"""Limit for hangs, far longer than any step takes."""
 TOLD_S = 5.0 + 10.0
-"""Every survivor of a fault has learned of it by then: in the 5 s that are promised, and 10 more where other programs
-load the machine. Tests in virtual time check the promise itself."""
+"""Limit for the notification of a fault: the documented 5 s, and 10 s for a loaded machine. Tests in virtual time check
+the 5 s themselves."""
 
 
 def free_port() -> int:
@@ -57,7 +57,7 @@ class Nic:
         self.process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> int:
-        """Starts it; returns the descriptor that becomes readable when it is ready."""
+        """Starts the daemon; returns the descriptor that becomes readable when it is ready."""
         ours, theirs = os.pipe()
         with self.log.open("ab") as log:
             command = [*self.command, "--ready-fd", str(theirs)]
@@ -77,7 +77,7 @@ class Nic:
         self.wait_ready(self.launch())
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Ends it, returns its exit code."""
+        """Stops the daemon; returns its exit code."""
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(WAIT_S)
@@ -133,7 +133,7 @@ class Nic:
 
 
 _serving: list[Nic] = []
-"""All NICs that are to run now."""
+"""NICs that must be running now."""
 
 
 @contextlib.contextmanager
@@ -149,13 +149,13 @@ def nothing_kept() -> Iterator[None]:
     for nic, (pid, held) in before.items():
         while nic in _serving and nic.alive and nic.pid == pid and (now := nic.held()) != held:
             assert time.monotonic() < deadline, f"{nic.ip} still holds {now - held}, and no longer {held - now}"
-            gc.collect()  # memory is registered until it is collected
+            gc.collect()  # arrays stay registered until they are collected
             select.select([], [], [], 0.01)
 
 
 @contextlib.contextmanager
 def running(count: int, *flags: str) -> Iterator[list[Nic]]:
-    """Yields `count` NICs; ends them and checks their health, except of those that the test ended."""
+    """Yields `count` NICs; then stops them and checks their exit, except of those that the test stopped."""
     with tempfile.TemporaryDirectory() as directory:
         ports = [free_port() for _ in range(count)]
         nics = [Nic(Path(directory), number, ports, *flags) for number in range(count)]
@@ -165,7 +165,7 @@ def running(count: int, *flags: str) -> Iterator[list[Nic]]:
 
 @contextlib.contextmanager
 def serving(nics: Sequence[Nic]) -> Iterator[None]:
-    """The same for NICs that are made, but not started."""
+    """As `running`, for NICs that exist but are not started."""
     try:
         for nic, ready in [(nic, nic.launch()) for nic in nics]:
             nic.wait_ready(ready)
@@ -186,7 +186,7 @@ def serving(nics: Sequence[Nic]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def paused(nic: Nic) -> Iterator[None]:
-    """Stops the daemon, so that all that happens meanwhile is there when it looks."""
+    """Suspends the daemon during the block, so that it sees all events of the block at once."""
     os.kill(nic.pid, signal.SIGSTOP)
     try:
         until(lambda: Path(f"/proc/{nic.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
@@ -196,7 +196,7 @@ def paused(nic: Nic) -> Iterator[None]:
 
 
 def meet(nic: Nic) -> None:
-    """Makes the control connections that a process keeps: one for its sockets, one for registered memory."""
+    """Opens the control connections that a process keeps: one for its sockets, one for registered memory."""
     with socket.socket(nic=nic.path) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     array = memory.empty(1, np.uint8)
@@ -206,7 +206,7 @@ def meet(nic: Nic) -> None:
 
 
 def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:
-    """Both ends of a connection between the first two nodes; the first end opened it."""
+    """Returns both ends of a connection between the first two nodes, the client's first."""
     with nics[1].server() as listening:
         opened = nics[0].connect(listening.getsockname())
         accepted, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""What a process keeps of NICs that have ended."""
+"""Resources of NICs that have exited are released in the client process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_nothing_is_kept_of_nics_that_have_ended() -> None:
+def test_nothing_is_kept_of_nics_that_have_exited() -> None:
     counts = []
-    gc.collect()  # what tests before this one left closes its descriptors now, not between the counts
+    gc.collect()  # objects of earlier tests close their descriptors now, not between the counts
     for _ in range(4):
         with running(1) as nics:
             meet(nics[0])

@@ -15,14 +15,14 @@ from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, running, unti
 from tests.facades.ipc import control
 
 QUICK_ON_LINKS = {
-    "test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread",
-    "test_leaving_bytes_unread_resets_where_nothing_is_on_its_way",
-    "test_a_reset_on_close_does_not_wait_for_what_was_written",
+    "test_written_bytes_arrive_although_the_writer_left_data_unread",
+    "test_leaving_bytes_unread_resets_if_nothing_is_in_flight",
+    "test_a_reset_on_close_does_not_wait_for_written_data",
 }
 
 
-def test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread(nics: list[Nic]) -> None:
-    """No reset overtakes them, although RFC 1122 (section 4.2.2.13) asks for one."""
+def test_written_bytes_arrive_although_the_writer_left_data_unread(nics: list[Nic]) -> None:
+    """They are not discarded by a reset, although RFC 1122 (section 4.2.2.13) asks for one."""
     data = os.urandom(300_000)
     a, b = pair(nics)
     with b:
@@ -33,7 +33,7 @@ def test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread(nics: li
         assert read_all(b) == data
 
 
-def test_leaving_bytes_unread_resets_where_nothing_is_on_its_way(nics: list[Nic]) -> None:
+def test_leaving_bytes_unread_resets_if_nothing_is_in_flight(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with b:
         with a:
@@ -44,7 +44,7 @@ def test_leaving_bytes_unread_resets_where_nothing_is_on_its_way(nics: list[Nic]
 
 
 def test_leaving_bytes_unread_that_the_nic_still_holds_resets(nics: list[Nic]) -> None:
-    """Those that did not fit into the descriptor any more, and wait in TCP."""
+    """The bytes did not fit into the descriptor and wait in TCP."""
     a, b = pair(nics)
     with b:
         with a:
@@ -71,7 +71,7 @@ def test_leaving_bytes_unread_resets_although_the_descriptor_is_empty(nics: list
 
 
 def drained(connection: socket.socket) -> int:
-    """Reads all available bytes from the descriptor; returns their number."""
+    """Read all available bytes from the descriptor; return their number."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while part := connection.recv(1 << 20):
@@ -85,7 +85,7 @@ def waits_in_tcp(reader: socket.socket, writer: socket.socket) -> bool:
     return socket.info(reader).receive_queue > 0
 
 
-def test_a_reset_on_close_does_not_wait_for_what_was_written(nics: list[Nic]) -> None:
+def test_a_reset_on_close_does_not_wait_for_written_data(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with b:
         with a:
@@ -95,8 +95,8 @@ def test_a_reset_on_close_does_not_wait_for_what_was_written(nics: list[Nic]) ->
             read_all(b)
 
 
-def test_what_arrives_after_a_shutdown_of_the_way_in_is_discarded(nics: list[Nic]) -> None:
-    """The peer is not held back by it, however much it writes."""
+def test_data_after_shutdown_of_reading_is_discarded(nics: list[Nic]) -> None:
+    """The peer is never blocked, however much it writes."""
     a, b = pair(nics)
     with a, b:
         a.shutdown(socket.SHUT_RD)
@@ -105,7 +105,7 @@ def test_what_arrives_after_a_shutdown_of_the_way_in_is_discarded(nics: list[Nic
         assert read_all(b, 21) == b"the other way is open"
 
 
-def test_an_end_reaches_a_program_that_kept_the_nics_descriptor(nics: list[Nic]) -> None:
+def test_end_of_stream_reaches_a_program_that_kept_the_nics_descriptor(nics: list[Nic]) -> None:
     """By mistake, or because it forked before it handed the descriptor over."""
     with nics[1].server() as listening, nics[0].client() as client:
         ours, nics_end = plain.socketpair()
@@ -124,7 +124,7 @@ KEEPALIVE = [(socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KE
 
 
 @pytest.mark.parametrize("option", ["keepalive", "user timeout"])
-def test_a_silent_peer_ends_a_connection_when_its_options_say(option: str) -> None:
+def test_a_silent_peer_ends_a_connection_by_its_socket_options(option: str) -> None:
     """Not when the NIC's own peer timeout expires, which is off here."""
     with running(2, "--peer-timeout", "off", "--watchdog", "off") as nics:
         a, b = pair(nics)

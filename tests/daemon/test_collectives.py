@@ -1,4 +1,4 @@
-"""Collectives that NICs execute, posted by hand to real daemons."""
+"""Collectives of NICs: work requests posted directly to real daemons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = npt.NDArray[Any]
 
 
 def mesh(nics: Sequence[Nic]) -> list[dict[int, socket.socket]]:
-    """A connection between each two of the nodes; by rank, those of this rank."""
+    """Connect each two of the nodes; return the connections of each rank by peer."""
     ends: list[dict[int, socket.socket]] = [{} for _ in nics]
     for low, nic in enumerate(nics):
         with nic.server() as listening:
@@ -47,7 +47,7 @@ def mesh(nics: Sequence[Nic]) -> list[dict[int, socket.socket]]:
 
 
 class Rank:
-    """One process's end of a group."""
+    """One process's member of a group."""
 
     def __init__(self, nic: Nic, rank: int, words: dict[int, socket.socket], data: dict[int, socket.socket]) -> None:
         self.nic, self.rank, self.words, self.data = nic, rank, words, data
@@ -137,7 +137,7 @@ def test_allreduce_from_region_to_region(three: list[Nic]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["bounded:10", "bfp:7"])
-def test_compressed_and_in_place_many_at_a_time(three: list[Nic], codec: str) -> None:
+def test_compressed_in_place_operations_in_parallel(three: list[Nic], codec: str) -> None:
     rounded = codecs.get(codec).roundtrip
     with group(three) as ranks:
         for count in (100_000, 33):
@@ -158,7 +158,7 @@ def test_compressed_and_in_place_many_at_a_time(three: list[Nic], codec: str) ->
                     assert all(array[block].tobytes() == rounded(partial).tobytes() for array in arrays)
 
 
-def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> None:
+def test_posts_over_the_limit_wait_in_the_socket(three: list[Nic]) -> None:
     count = MAX_WORK_REQUESTS + 200
     arrays = [softnic.zeros(3) for _ in range(3)]
     for array in arrays:
@@ -184,8 +184,8 @@ def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> Non
             told += 1
 
 
-def test_replies_that_the_program_does_not_read_hold_its_posts_back(three: list[Nic]) -> None:
-    """A NIC takes MAX_POSTS posts beyond the replies that found room in the socket; all are answered in the end."""
+def test_unread_replies_delay_further_posts(three: list[Nic]) -> None:
+    """A NIC accepts MAX_POSTS posts beyond the replies that fit into the socket; all are answered in the end."""
     arrays = [softnic.zeros(3) for _ in range(3)]
     before = three[0].counters()
     with group(three) as ranks:
@@ -210,7 +210,7 @@ def test_replies_that_the_program_does_not_read_hold_its_posts_back(three: list[
 
 
 def post_up_to(ranks: Sequence[Rank], arrays: Sequence[Array], number: int) -> None:
-    """Ranks take part in what another one has posted; all of it completes."""
+    """Let all ranks post what one has posted; all posts complete."""
     for rank in ranks:
         while rank.number < number:
             rank.post(arrays[rank.rank], arrays[rank.rank], op="MAX")
@@ -221,7 +221,7 @@ def post_up_to(ranks: Sequence[Rank], arrays: Sequence[Array], number: int) -> N
 
 
 def both_told(ranks: Sequence[Rank]) -> WorkFailed:
-    """What all are told, which is the same."""
+    """Return the error that all ranks get, which must be the same."""
     replies = [rank.told() for rank in ranks]
     assert all(isinstance(reply, WorkFailed) for reply in replies), replies
     first = replies[0]
@@ -259,7 +259,7 @@ def test_cancel(three: list[Nic]) -> None:
 
 
 @pytest.mark.parametrize("what", ["group socket", "words", "data"])
-def test_what_a_program_closes_ends_the_group(three: list[Nic], what: str) -> None:
+def test_closing_a_connection_ends_the_group(three: list[Nic], what: str) -> None:
     before = three[2].counters()
     with group(three) as ranks:
         arrays = post_on(ranks[1:])
@@ -293,8 +293,8 @@ def regions(nic: Nic) -> int:
     return Path(f"/proc/{nic.process.pid}/maps").read_text().count("memfd:softnic")
 
 
-def test_memory_is_let_go_at_once(three: list[Nic]) -> None:
-    gc.collect()  # what is left of earlier tests, the tracebacks of failed ones too
+def test_memory_is_released_at_once(three: list[Nic]) -> None:
+    gc.collect()  # objects of earlier tests, including tracebacks
     before = [regions(nic) for nic in three]
     with group(three) as ranks:
         arrays = post_on(ranks[:2], 5_000_000)
@@ -350,7 +350,7 @@ def test_garbage_on_the_group_socket(three: list[Nic], garbage: bytes) -> None:
 
 
 def test_a_killed_process(three: list[Nic]) -> None:
-    """The child inherits its end of everything; the parent closes its own copies."""
+    """The child inherits all descriptors of its rank; the parent closes its own copies."""
     with group(three) as ranks:
         arrays = post_on(ranks)
         assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 3
@@ -366,7 +366,7 @@ def test_a_killed_process(three: list[Nic]) -> None:
         assert others
 
 
-def test_a_nic_that_stops_says_so() -> None:
+def test_a_stopping_nic_reports_it() -> None:
     with running(3) as nics, group(nics) as ranks:
         arrays = post_on(ranks[:2])
         until(lambda: nics[1].counters()["collectives_posted"] == 1)
@@ -394,7 +394,7 @@ def test_a_nic_that_is_killed() -> None:
         assert arrays
 
 
-def test_what_cannot_be_joined(three: list[Nic]) -> None:
+def test_invalid_groups_are_refused(three: list[Nic]) -> None:
     words, data = mesh(three[:2]), mesh(three[:2])
     ours, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
     wrong, wrongs = plain.socketpair()
@@ -415,14 +415,14 @@ def test_what_cannot_be_joined(three: list[Nic]) -> None:
         refused("connections to all others", nics.fileno(), rank=2, words=[0, number], data=[0, other])
         with three[0].server() as listening:
             refused("not connected", nics.fileno(), words=[0, stream_number(listening)], data=[0, other])
-        words[0][1].send(b"x")  # all that was refused is as it was
+        words[0][1].send(b"x")  # the refused descriptors are unchanged
         assert words[1][0].recv(1) == b"x"
     for side in (*words, *data):
         for connection in side.values():
             connection.close()
 
 
-def test_a_group_s_streams_are_the_nic_s(three: list[Nic]) -> None:
+def test_streams_of_a_group_belong_to_the_nic(three: list[Nic]) -> None:
     with group(three[:2]) as ranks:
         data = ranks[0].data[1]
         for option in (

@@ -51,7 +51,7 @@ def test_a_descriptor_stays_registered_with_epoll_through_refused_connects(nics:
                 assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLIN)]
 
 
-def test_a_socket_that_no_bind_named_connects_after_refused_connects(nics: list[Nic]) -> None:
+def test_an_unbound_socket_connects_after_refused_connects(nics: list[Nic]) -> None:
     with nics[1].server() as reserved:
         address = reserved.getsockname()
     with socket.socket(nic=nics[0].path) as s:
@@ -68,7 +68,7 @@ def test_a_socket_that_no_bind_named_connects_after_refused_connects(nics: list[
 
 
 def test_a_socket_waits_for_its_nic() -> None:
-    """What could not be opened without a NIC can be once there is one."""
+    """A connect that failed without a NIC succeeds once it runs."""
     with running(2) as nics:
         path = nics[0].path
         nics[0].stop()
@@ -146,7 +146,7 @@ def test_a_reset_behind_the_end_of_stream_is_an_error_for_writers(nics: list[Nic
     a, b = pair(nics)
     with a:
         b.sendall(b"last words")
-        b.close()  # its end of stream; what is sent from here on is answered by a reset
+        b.close()  # its end of stream; data sent from here on is answered by a reset
         assert read_all(a) == b"last words"
         with pytest.raises(BrokenPipeError, match=nics[1].ip):
             write_for_ever(a)

@@ -29,14 +29,14 @@ def connected(nic: Nic) -> plain.socket:
 
 @pytest.fixture(scope="module")
 def nics() -> Iterator[list[Nic]]:
-    """One of its own: others could not be asked meanwhile."""
+    """A NIC of its own, because other tests could not connect to it meanwhile."""
     with running(1) as started:
         yield started
 
 
 @pytest.fixture
 def crowd(nics: list[Nic]) -> Iterator[list[plain.socket]]:
-    """As many connections of this process as there may be, all idle."""
+    """Open as many idle connections as a process may have."""
     with ExitStack() as stack:
         idle = []
         while (last := stack.enter_context(connected(nics[0]))) and not over(last):
@@ -47,7 +47,7 @@ def crowd(nics: list[Nic]) -> Iterator[list[plain.socket]]:
 
 
 def over(connection: plain.socket) -> bool:
-    """Whether the NIC refuses this connection. It sends nothing else that was not asked for."""
+    """Return whether the NIC refuses this connection; nothing else is sent unsolicited."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         connection.send(control.encode(control.QueryNic()))
     with contextlib.suppress(ConnectionResetError):
@@ -72,7 +72,7 @@ def test_one_process_does_not_lock_others_out(nics: list[Nic]) -> None:
 
 
 def test_one_connection_too_many_is_refused_with_a_reason(nics: list[Nic], crowd: list[plain.socket]) -> None:
-    """Whether the NIC has closed it before the first request or after."""
+    """The NIC may close it before or after the first request."""
     why = f"has {MAX_PER_PROCESS} control connections to this NIC already: close some"
     for _ in range(20):
         client = Client(nics[0].path)
@@ -90,7 +90,7 @@ def test_one_connection_too_many_is_refused_with_a_reason(nics: list[Nic], crowd
         assert client.info().name == "node0"
 
 
-def test_a_client_that_was_refused_may_ask_again(nics: list[Nic], crowd: list[plain.socket]) -> None:
+def test_a_refused_client_may_connect_again(nics: list[Nic], crowd: list[plain.socket]) -> None:
     client = Client(nics[0].path)
     with contextlib.closing(client):
         with pytest.raises(OSError, match="close some"):

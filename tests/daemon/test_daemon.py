@@ -28,7 +28,7 @@ from tests.facades.ipc import control
 
 @pytest.fixture
 def couple() -> Iterator[list[Nic]]:
-    """Two nodes for a test that ends them."""
+    """Two nodes for a test that stops them."""
     with running(2) as started:
         yield started
 
@@ -37,7 +37,7 @@ DOWN = r"softnicd running|is gone"
 
 
 def raw(nic: Nic, packet: bytes, *descriptors: int) -> control.Reply:
-    """What the control socket answers to any bytes."""
+    """Return the reply of the control socket to these bytes."""
     with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
         s.settimeout(WAIT_S)
         s.setsockopt(plain.SOL_SOCKET, plain.SO_SNDBUF, 1 << 20)
@@ -66,10 +66,10 @@ def open_streams(nic: Nic) -> int:
         return len(client.call(control.QueryStats()).streams)
 
 
-# -- what may come to the control socket
+# -- input of the control socket
 
 
-def test_what_is_no_request_gets_one_clear_answer(nics: list[Nic]) -> None:
+def test_a_packet_that_is_no_request_gets_one_clear_error(nics: list[Nic]) -> None:
     before = nics[0].counters()
     packets = [b"{}", b"not json", b"\xff\x00", b"[]", b'{"type": "Launch"}', b'{"type": "QueryNic", "version": "x"}']
     packets += [b'{"type": "Listen"}', b'{"type":"Connect","address":1,"port":2}', b"[" * 5000, b" " * 300_000]
@@ -81,7 +81,7 @@ def test_what_is_no_request_gets_one_clear_answer(nics: list[Nic]) -> None:
     assert after["control_refused"] - before["control_refused"] == len(packets)
 
 
-def test_requests_that_make_no_sense_are_refused(nics: list[Nic]) -> None:
+def test_invalid_requests_are_refused(nics: list[Nic]) -> None:
     ours, theirs = plain.socketpair()
     pipe, other_pipe = os.pipe()
     with ours, theirs, nics[0].server() as listening, plain.socket(plain.AF_INET, plain.SOCK_STREAM) as inet:
@@ -122,7 +122,7 @@ def test_requests_that_make_no_sense_are_refused(nics: list[Nic]) -> None:
     os.close(other_pipe)
 
 
-def test_random_bytes_and_bent_requests_end_nothing(nics: list[Nic]) -> None:
+def test_random_bytes_and_mutated_requests_do_no_harm(nics: list[Nic]) -> None:
     rng = random.Random(3)
     samples = [control.encode(control.Connect("10.77.0.2", 5)), control.encode(control.SetOption(1, 2, 3, "x"))]
     with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
@@ -140,7 +140,7 @@ def test_random_bytes_and_bent_requests_end_nothing(nics: list[Nic]) -> None:
         assert read_all(b, 5) == b"alive"
 
 
-def test_a_client_that_never_reads_its_replies_is_let_go(nics: list[Nic]) -> None:
+def test_a_client_that_never_reads_replies_is_disconnected(nics: list[Nic]) -> None:
     with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
         s.settimeout(WAIT_S)
         s.connect(nics[0].path)
@@ -149,8 +149,8 @@ def test_a_client_that_never_reads_its_replies_is_let_go(nics: list[Nic]) -> Non
     assert nics[0].counters()["control_overflow"] >= 1
 
 
-def test_a_stream_whose_filler_is_a_lie_ends_with_its_program(nics: list[Nic]) -> None:
-    """A program may promise bytes to throw away and go away without them."""
+def test_a_stream_with_too_little_filler_ends_with_its_program(nics: list[Nic]) -> None:
+    """A program may announce bytes to discard and exit without sending them."""
     before = open_streams(nics[0])
     with nics[1].server() as listening, nics[0].client() as client:
         ours, theirs = plain.socketpair()
@@ -165,8 +165,8 @@ def test_a_stream_whose_filler_is_a_lie_ends_with_its_program(nics: list[Nic]) -
     assert open_streams(nics[0]) == before
 
 
-def test_strange_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path: Path) -> None:
-    """Unix stream sockets that are no end of a pair; and an end that its program makes blocking again."""
+def test_unusable_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path: Path) -> None:
+    """Unix stream sockets that are not of a pair, and one that its program makes blocking again."""
     before = open_streams(nics[0])
     with nics[1].server() as listening, nics[0].client() as client:
         host, port = listening.getsockname()
@@ -188,7 +188,7 @@ def test_strange_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path
     until(lambda: open_streams(nics[0]) <= before)
 
 
-def test_streams_are_listed_by_pages(nics: list[Nic]) -> None:
+def test_streams_are_listed_in_pages(nics: list[Nic]) -> None:
     with nics[0].client() as client, nics[1].server() as listening:
         before = open_streams(nics[0])
         opened = [nics[0].connect(listening.getsockname()) for _ in range(130)]
@@ -216,18 +216,18 @@ def test_only_the_owner_reaches_the_control_socket(couple: list[Nic]) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.parent.chmod(0o755)
     assert as_nobody(path) == "PermissionError"
-    path.chmod(0o666)  # past the mode: then the credentials of the connection decide
+    path.chmod(0o666)  # without the mode, the credentials of the connection decide
     assert "a NIC serves the user it runs as, and root" in as_nobody(path)
     assert couple[0].counters()["control_other_users"] == 1
 
 
 def as_nobody(path: Path) -> str:
-    """What another user's process gets from the control socket."""
+    """Return what a process of another user gets from the control socket."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
         try:
-            os.chdir(path.parent)  # directories above may be closed to others
+            os.chdir(path.parent)  # parent directories may be inaccessible to others
             os.setuid(65534)
             with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
                 s.settimeout(WAIT_S)
@@ -243,7 +243,7 @@ def as_nobody(path: Path) -> str:
         return answer.read()
 
 
-def test_a_clean_stop_resets_connections_and_takes_the_socket_away(couple: list[Nic]) -> None:
+def test_a_clean_stop_resets_connections_and_removes_the_socket(couple: list[Nic]) -> None:
     a, b = pair(couple)
     with a, b:
         a.sendall(b"before")
@@ -257,7 +257,7 @@ def test_a_clean_stop_resets_connections_and_takes_the_socket_away(couple: list[
     assert not Path(couple[0].path).exists()
 
 
-def test_a_killed_nic_is_an_error_in_its_programs_and_may_be_started_again(couple: list[Nic]) -> None:
+def test_a_killed_nic_is_an_error_in_its_programs_and_can_be_restarted(couple: list[Nic]) -> None:
     a, b = pair(couple)
     waiting, listening = socket.socket(nic=couple[0].path), couple[0].server()
     with a, b, waiting, listening:
@@ -302,7 +302,7 @@ def test_a_second_nic_on_the_same_socket_is_refused(nics: list[Nic]) -> None:
 
 
 @pytest.mark.parametrize("taken", ["wire", "control"])
-def test_what_cannot_be_opened_is_one_line(nics: list[Nic], tmp_path: Path, taken: str) -> None:
+def test_an_error_at_start_is_one_line(nics: list[Nic], tmp_path: Path, taken: str) -> None:
     command = list(nics[0].command)
     path = tmp_path / "node.sock"
     command[command.index("--control") + 1] = str(path)
@@ -316,7 +316,7 @@ def test_what_cannot_be_opened_is_one_line(nics: list[Nic], tmp_path: Path, take
     assert path.exists() == (taken == "control")
 
 
-def test_systemd_is_told(tmp_path: Path) -> None:
+def test_systemd_is_notified(tmp_path: Path) -> None:
     with plain.socket(plain.AF_UNIX, plain.SOCK_DGRAM) as notify:
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(WAIT_S)
@@ -352,8 +352,8 @@ def cpu_ticks(nic: Nic) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def test_strange_frames_on_the_wire_are_counted_and_end_nothing(nics: list[Nic]) -> None:
-    """From an address that is no peer's: dropped. (What a peer may send is the NIC's and the links' tests.)"""
+def test_frames_from_unknown_addresses_are_counted_and_dropped(nics: list[Nic]) -> None:
+    """Malformed frames from peers are tested in tests/nic and tests/link."""
     host, _, port = nics[0].command[nics[0].command.index("--wire") + 1].partition(":")
     before = nics[0].counters()
     with plain.socket(plain.AF_INET, plain.SOCK_DGRAM) as s:

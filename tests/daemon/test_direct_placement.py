@@ -9,7 +9,7 @@ from tests.tcp.lab import Lab
 
 
 class Placements:
-    """The cursor of a connected receiver that nothing has sent to."""
+    """The placement cursor of a connected receiver that has received nothing."""
 
     def __init__(self) -> None:
         _, receiver = Lab().pair()
@@ -17,7 +17,7 @@ class Placements:
         self.cursor = PlacementCursor(receiver)
 
     def offset(self, ahead: int, size: int) -> int | None:
-        """The offset of `size` bytes, so far ahead of what has come."""
+        """Return the placement of `size` bytes `ahead` of the received data."""
         return self.cursor.offset((self.rcv.irs + self.rcv.rcv_nxt + ahead) & 0xFFFFFFFF, size)
 
 
@@ -26,12 +26,12 @@ def placements() -> Placements:
     return Placements()
 
 
-def test_what_is_next_goes_to_its_place(placements: Placements) -> None:
+def test_the_next_bytes_are_placed(placements: Placements) -> None:
     assert placements.offset(0, 100) == 0
     assert placements.offset(100, 100) == 100
 
 
-def test_no_byte_is_given_twice(placements: Placements) -> None:
+def test_no_byte_is_placed_twice(placements: Placements) -> None:
     assert placements.offset(0, 100) == 0
     assert placements.offset(0, 100) is None
     assert placements.offset(50, 100) is None

@@ -1,4 +1,4 @@
-"""A NIC's event log is bounded under any behaviour of its peers; its counters are exact."""
+"""The event log is bounded for any behaviour of peers; its counters are exact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_peers_with_invented_addresses_have_some_lines_and_then_one(
+def test_lines_about_invented_addresses_are_limited_and_summarised(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "softnicd")
@@ -46,7 +46,9 @@ def test_peers_with_invented_addresses_have_some_lines_and_then_one(
     assert "0.0.0.1 is lost" in caplog.messages[-1]
 
 
-def test_streams_that_want_memory_do_the_same(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_about_streams_without_memory_are_limited_and_summarised(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     event_log = EventLog(clock)
     for number in range(100):
         event_log.exhausted(f"stream {number} was ended", "streams ended")
@@ -60,7 +62,7 @@ def test_streams_that_want_memory_do_the_same(clock: Clock, caplog: pytest.LogCa
     ]
 
 
-def test_a_clock_that_is_set_back_keeps_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_that_is_set_back_does_not_suppress_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     event_log = EventLog(clock)
     for number in range(BURST + 1):
         event_log.record_limited("things", f"thing {number}")

@@ -1,4 +1,4 @@
-"""NICs with a key: streams as ever, a wire that shows nothing, and one line for whatever is wrong with keys."""
+"""NICs with a key: unchanged streams, encrypted frames, and errors of one line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sealed(tmp_path: Path) -> Iterator[list[Nic]]:
         yield nics
 
 
-def test_streams_are_what_they_are_without(sealed: list[Nic]) -> None:
+def test_streams_are_the_same_as_without_a_key(sealed: list[Nic]) -> None:
     a, b = pair(sealed)
     random = np.random.default_rng(1)
     raw, floats = random.bytes(3_000_000), random.normal(0, 0.01, 300_000).astype(np.float32)
@@ -74,11 +74,11 @@ def test_a_capture_shows_plain_frames(sealed: list[Nic], tmp_path: Path) -> None
         seen.data[offset : offset + length].tobytes()
         for offset, length in zip(seen.offset.tolist(), seen.captured.tolist(), strict=True)
     ]
-    assert sum(secret in frame for frame in frames) >= 2  # where it was sent and where it came
+    assert sum(secret in frame for frame in frames) >= 2  # at the sender and at the receiver
 
 
-def test_the_wire_shows_nothing(sealed: list[Nic]) -> None:
-    """A relay on the way sees every datagram: none holds what was written, none is VXLAN."""
+def test_the_wire_is_encrypted(sealed: list[Nic]) -> None:
+    """A relay between the NICs sees every datagram: none contains written data, none is plain VXLAN."""
     secret = b"the loss was 0.25"
     seen: list[bytes] = []
     with relays(sealed, seen) as nics:
@@ -93,7 +93,7 @@ def test_the_wire_shows_nothing(sealed: list[Nic]) -> None:
 
 @contextlib.contextmanager
 def relays(nics: list[Nic], seen: list[bytes]) -> Iterator[list[Nic]]:
-    """The NICs started anew, and everything between them passes here."""
+    """Restart the NICs with all datagrams between them passing through this process."""
     with contextlib.ExitStack() as stack:
         wires = [nic.command[nic.command.index("--wire") + 1] for nic in nics]
         places = [(host, int(port)) for host, _, port in (wire.partition(":") for wire in wires)]
@@ -104,7 +104,7 @@ def relays(nics: list[Nic], seen: list[bytes]) -> Iterator[list[Nic]]:
         stop = threading.Event()
 
         def relay(number: int) -> None:
-            """What comes to this socket is from the one node for the other, which knows it by the other socket."""
+            """Forward datagrams of one node to the other, from the socket that the other knows as its peer."""
             while not stop.is_set():
                 with contextlib.suppress(TimeoutError):
                     datagram = sockets[number].recv(65536)
@@ -128,7 +128,7 @@ def relays(nics: list[Nic], seen: list[bytes]) -> Iterator[list[Nic]]:
                 thread.join(WAIT_S)
 
 
-def test_a_restarted_nic_is_met_anew(sealed: list[Nic]) -> None:
+def test_a_restarted_nic_gets_a_new_session(sealed: list[Nic]) -> None:
     a, b = pair(sealed)
     with a, b:
         a.sendall(b"before")
@@ -141,8 +141,8 @@ def test_a_restarted_nic_is_met_anew(sealed: list[Nic]) -> None:
             assert read_all(accepted, 5) == b"after"
 
 
-def test_another_key_is_named_in_the_log_of_who_hears_it(sealed: list[Nic], tmp_path: Path) -> None:
-    """By the one that had a session when the other came back with another key, and by the other of one without."""
+def test_a_datagram_with_another_key_is_logged_by_the_receiver(sealed: list[Nic], tmp_path: Path) -> None:
+    """By the NIC that had a session when its peer restarted with another key, and by a NIC without a key."""
     a, b = pair(sealed)
     a.close()
     b.close()
@@ -173,7 +173,7 @@ def assert_drops_another_key(nic: Nic, other: Nic) -> None:
 
 
 class TestConfiguration:
-    def test_a_key_lies_in_a_file_or_in_the_configuration(self, tmp_path: Path) -> None:
+    def test_a_key_may_be_in_a_file_or_in_the_configuration(self, tmp_path: Path) -> None:
         assert configured(*MINIMAL).network_key is None
         key = bytes.fromhex(DIGITS)
         assert configured(*MINIMAL, "--key", str(key_file(tmp_path))).network_key == key
@@ -183,7 +183,7 @@ class TestConfiguration:
             file.write_text(f'ip = "10.77.0.1"\ncontrol = "x"\nkey = "{value}"\n')
             assert configured("--config", str(file)).network_key == key
 
-    def test_what_others_could_read_is_refused(self, tmp_path: Path) -> None:
+    def test_a_key_readable_by_others_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"^key: every user can read a command line"):
             configured(*MINIMAL, "--key", DIGITS)
         file = tmp_path / "node.toml"
@@ -197,13 +197,13 @@ class TestConfiguration:
             configured(*MINIMAL, "--key", str(path))
         assert "\n" not in str(caught.value)
 
-    def test_one_that_is_not_there_is_named(self) -> None:
+    def test_the_error_names_a_missing_key_file(self) -> None:
         with pytest.raises(ConfigError, match=r"key: /no/key: No such file or directory; .* makes a key$"):
             configured(*MINIMAL, "--key", "/no/key")
         with pytest.raises(ConfigError, match=r"key: /proc: Is a directory$"):
             configured(*MINIMAL, "--key", "/proc")
 
-    def test_no_error_and_no_picture_of_a_configuration_shows_it(self, tmp_path: Path) -> None:
+    def test_no_error_and_no_repr_of_a_configuration_shows_the_key(self, tmp_path: Path) -> None:
         file = tmp_path / "node.toml"
         file.touch(0o600)
         file.write_text(f'ip = "10.77.0.1"\ncontrol = "x"\nkey = "{DIGITS}"\nmtu = 1\n')

@@ -1,4 +1,4 @@
-"""Exhausted resources (ports, descriptors, the control socket), and cleanup of the failed attempt."""
+"""Exhausted resources (ports, file descriptors, the control socket), and cleanup after the failed attempt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.facades.ipc import Client, control
 
 @contextlib.contextmanager
 def beside(daemon: Daemon, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Runs a daemon of this process in a thread."""
+    """Run a daemon in a thread of this process."""
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
@@ -36,7 +36,7 @@ def beside(daemon: Daemon, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 def take_all_ports(daemon: Daemon) -> int:
-    """Reserves every ephemeral port; returns one of them."""
+    """Reserve every ephemeral port; return one of them."""
     for count in range(1 << 16):
         try:
             port = daemon.host.reserve(0)
@@ -47,7 +47,7 @@ def take_all_ports(daemon: Daemon) -> int:
     raise AssertionError("a NIC has more than 65536 ports")
 
 
-def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_serves_the_next(tmp_path: Path) -> None:
+def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_is_reusable(tmp_path: Path) -> None:
     config = Config(ip="10.77.0.1", control=str(tmp_path / "nic"), wire="127.0.0.1:0")
     selector = Selector()
     loop = asyncio.SelectorEventLoop(selector)
@@ -62,14 +62,14 @@ def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_serve
                 assert caught.value.errno == errno.EADDRNOTAVAIL
                 assert client.call(control.QueryStats()).streams == []
         loop.call_soon_threadsafe(daemon.host.release, taken)
-        with socket.socket(nic=config.control) as s:  # whose descriptor has the number of one that was refused
+        with socket.socket(nic=config.control) as s:  # whose descriptor has the number of a refused one
             s.settimeout(WAIT_S)
             with pytest.raises(ConnectionRefusedError):
                 s.connect(("10.77.0.1", 80))
         assert client.call(control.QueryStats()).streams == []
 
 
-def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
+def test_descriptors_passed_with_requests_are_closed(nics: list[Nic]) -> None:
     """Descriptors of refused requests are closed, and those of regions, which are mapped."""
     with nics[0].client() as client, nics[0].client() as other, memfd(4096) as memory, memfd(0) as empty:
         client.call(control.QueryNic())
@@ -88,7 +88,7 @@ def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
         assert len(nics[0].descriptors()) <= len(before) + 1, "that of `other`"
 
 
-def test_a_descriptor_that_comes_with_an_empty_packet_is_closed(nics: list[Nic]) -> None:
+def test_a_descriptor_passed_with_an_empty_packet_is_closed(nics: list[Nic]) -> None:
     with nics[0].client() as client, memfd(0) as brought:
         client.call(control.QueryNic())
         before = len(nics[0].descriptors())
@@ -102,7 +102,7 @@ def test_a_descriptor_that_comes_with_an_empty_packet_is_closed(nics: list[Nic])
         assert len(nics[0].descriptors()) == before
 
 
-def test_a_full_page_of_streams_is_the_last_where_no_more_follow(nics: list[Nic]) -> None:
+def test_a_full_page_of_streams_may_be_the_last(nics: list[Nic]) -> None:
     with nics[0].client() as client, contextlib.ExitStack() as stack:
         page = client.call(control.QueryStats())
         while not page.more:
@@ -117,7 +117,7 @@ def test_a_full_page_of_streams_is_the_last_where_no_more_follow(nics: list[Nic]
 
 @contextlib.contextmanager
 def memfd(size: int) -> Iterator[int]:
-    """A memfd as regions are made of."""
+    """Return a memfd as used for regions."""
     with os.fdopen(os.memfd_create("limits", os.MFD_ALLOW_SEALING), "wb") as file:
         file.truncate(size)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
@@ -125,7 +125,7 @@ def memfd(size: int) -> Iterator[int]:
 
 
 def test_accept_without_a_free_descriptor_leaves_the_connection_in_the_backlog(nics: list[Nic]) -> None:
-    """As a kernel's does: it can be accepted once there is one."""
+    """As in a kernel: it can be accepted once a descriptor is free."""
     with nics[1].server() as listening, nics[0].connect(listening.getsockname()) as s:
         s.sendall(b"still there")
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,7 +145,7 @@ def test_accept_without_a_free_descriptor_leaves_the_connection_in_the_backlog(n
             assert accepted.recv(11) == b"still there"
 
 
-def test_a_nic_that_ends_leaves_the_control_socket_of_another_in_its_place(tmp_path: Path) -> None:
+def test_an_exiting_nic_does_not_remove_the_control_socket_of_another(tmp_path: Path) -> None:
     ports = [free_port(), free_port()]
     first, second = Nic(tmp_path, 0, ports), Nic(tmp_path, 1, ports)
     second.path = first.path

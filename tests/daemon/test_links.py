@@ -1,4 +1,4 @@
-"""Daemons on slow, long and lossy links: streams arrive unchanged, as captures show."""
+"""Daemons on slow, long and lossy links: streams arrive unaltered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOSSY = (
 )
 
 
-def test_a_bad_link_alters_nothing() -> None:
+def test_streams_arrive_unaltered_over_a_bad_link() -> None:
     plain_bytes = os.urandom(1_000_000)
     floats = np.random.default_rng(3).normal(0, 0.01, 250_000).astype(np.float32)
     with running(2, *LOSSY) as nics:
@@ -50,8 +50,8 @@ def test_a_bad_link_alters_nothing() -> None:
         assert sum(value for name, value in counters[1].items() if name.startswith("rx_drop_")) > 0
 
 
-def test_a_rate_is_kept(nics: list[Nic]) -> None:
-    """80 Mbit/s for 1 MB: a tenth of a second, and tagged floats need less of it."""
+def test_the_emulated_rate_is_kept(nics: list[Nic]) -> None:
+    """1 MB at 80 Mbit/s takes a tenth of a second; tagged floats take less."""
     del nics
     with running(2, "--offload", "0x28=bounded:10", "--rate", "80mbit") as slow:
         a, b = pair(slow)
@@ -62,7 +62,7 @@ def test_a_rate_is_kept(nics: list[Nic]) -> None:
             assert os.times().elapsed - start > 0.09
 
 
-def test_a_stop_is_heard_over_a_slow_link() -> None:
+def test_a_stop_is_notified_over_a_slow_link() -> None:
     with running(2, "--delay", "100ms") as nics:
         a, b = pair(nics)
         with a, b:
@@ -72,7 +72,7 @@ def test_a_stop_is_heard_over_a_slow_link() -> None:
 
 
 def test_garbage_from_a_peer_is_dropped_and_counted() -> None:
-    """From where the second node was: frames of all kinds of wrong, and the first node's own, bent."""
+    """Malformed frames from the second node's address, and mutated frames of the first node."""
     rng = random.Random(9)
     with running(2) as nics:
         for end in pair(nics):  # they know each other
@@ -104,7 +104,7 @@ def test_garbage_from_a_peer_is_dropped_and_counted() -> None:
         assert nics[0].alive
 
 
-def test_a_capture_gets_blocks_until_its_reader_has_enough(nics: list[Nic]) -> None:
+def test_a_capture_gets_blocks_until_its_reader_closes(nics: list[Nic]) -> None:
     ours, theirs = plain.socketpair()
     with ours, nics[0].client() as client:
         with theirs:
@@ -120,8 +120,8 @@ def test_a_capture_gets_blocks_until_its_reader_has_enough(nics: list[Nic]) -> N
     assert len(blocks) % 4 == 0
 
 
-def test_nics_learn_of_each_other_while_they_run(tmp_path: Path) -> None:
-    """They start without peers, at ports that the system chooses, and are told by their owner."""
+def test_peers_are_added_while_nics_run(tmp_path: Path) -> None:
+    """NICs start without peers, at ports that the system chooses; then peers are added by control requests."""
     nics = [Nic(tmp_path, number, [0] * (number + 1)) for number in range(2)]
     for nic in nics:
         nic.command = nic.command[: nic.command.index("--wire") + 2]  # no peers
@@ -149,8 +149,8 @@ def test_nics_learn_of_each_other_while_they_run(tmp_path: Path) -> None:
             assert nic.stop() == 0
 
 
-def test_a_nic_says_what_is_not_acknowledged_yet() -> None:
-    """Also of a connection that its program has closed: until there is nothing, the NIC is needed."""
+def test_a_nic_reports_unacknowledged_bytes() -> None:
+    """Connections that their programs have closed are included: the NIC is needed until all is acknowledged."""
     with running(2, "--rate", "1mbit") as nics:
         a, b = pair(nics)
         with b:

@@ -37,7 +37,7 @@ def test_a_listener_that_was_shut_down_accepts_nothing(nics: list[Nic]) -> None:
             nics[0].connect(address)
 
 
-def test_what_a_program_never_accepted_is_reset_when_it_dies(nics: list[Nic]) -> None:
+def test_unaccepted_connections_are_reset_when_the_program_dies(nics: list[Nic]) -> None:
     script = "import os, sys; from softnic import socket; s = socket.create_server((sys.argv[1], 0))\n"
     script += "print(s.getsockname()[1], flush=True); s.accept(); print('accepted', flush=True); sys.stdin.read()"
     environment = {**os.environ, "SOFTNIC_NIC": nics[1].path}

@@ -15,7 +15,7 @@ from tests.facades.ipc import control
 
 @contextlib.contextmanager
 def logging_to_a_pipe(directory: Path) -> Iterator[tuple[Nic, int]]:
-    """A NIC, and the end of the pipe that its log can be read from. The pipe is full."""
+    """A NIC that logs to a full pipe, and the read end of the pipe."""
     reading, writing = os.pipe()
     ready, told = os.pipe()
     os.set_blocking(writing, False)
@@ -40,13 +40,13 @@ def logging_to_a_pipe(directory: Path) -> Iterator[tuple[Nic, int]]:
 
 
 def listen(nic: Nic) -> None:
-    """Makes it log that a stream listens."""
+    """Cause a line in the log: a stream listens."""
     nic.server().close()
     with nic.client() as client:
         assert isinstance(client.call(control.QueryNic()), control.NicInfo)
 
 
-def test_a_pipe_that_nobody_reads_stops_no_nic(tmp_path: Path) -> None:
+def test_a_full_pipe_does_not_block_the_nic(tmp_path: Path) -> None:
     with logging_to_a_pipe(tmp_path) as (nic, reading):
         listen(nic)
         os.set_blocking(reading, False)

@@ -1,4 +1,4 @@
-"""What a socket keeps from before its connection, over a failed one, and between its descriptors."""
+"""Socket options and ports persist over failed connects and are shared by duplicated descriptors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from softnic import codecs, socket
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 
 QUICK_ON_LINKS = {
-    "test_options_set_before_and_during_a_connect_hold_from_the_first_byte",
+    "test_options_set_before_and_during_a_connect_apply_from_the_first_byte",
     "test_a_send_buffer_set_before_or_during_a_connect_is_that_of_the_connection",
-    "test_receiving_nothing_takes_no_error_away",
+    "test_receiving_zero_bytes_keeps_a_pending_error",
 }
 
 GRADIENT = np.random.default_rng(3).normal(0, 0.01, 5000).astype(np.float32)
@@ -25,7 +25,7 @@ SEND_BUFFER = socket.SOL_SOCKET, socket.SO_SNDBUF
 
 
 def settled(connecting: socket.socket) -> object:
-    """Waits for a connect to end; its errno."""
+    """Wait for a connect to complete; return its errno."""
     poll = select.poll()
     poll.register(connecting, select.POLLOUT)
     assert poll.poll(WAIT_S * 1000)
@@ -33,7 +33,7 @@ def settled(connecting: socket.socket) -> object:
 
 
 @pytest.mark.parametrize("when", ["before", "during"])
-def test_options_set_before_and_during_a_connect_hold_from_the_first_byte(nics: list[Nic], when: str) -> None:
+def test_options_set_before_and_during_a_connect_apply_from_the_first_byte(nics: list[Nic], when: str) -> None:
     with nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
         s.setblocking(False)
         if when == "before":
@@ -74,7 +74,7 @@ def test_a_send_buffer_set_during_a_connect_does_not_make_the_socket_writable(ni
         assert select.select([], [s], [], 0)[1] == []
 
 
-def test_what_is_accepted_has_the_options_of_its_listener_and_then_its_own(nics: list[Nic]) -> None:
+def test_an_accepted_socket_inherits_options_and_may_change_them(nics: list[Nic]) -> None:
     with nics[1].server() as listening:
         listening.setsockopt(*SEND_BUFFER, 40_000)
         listening.setsockopt(*TOS, 0x10)
@@ -125,7 +125,7 @@ def test_a_second_connect_has_the_port_and_the_options_of_the_first(nics: list[N
         assert caught.value.errno == errno.EADDRINUSE
 
 
-def test_a_bound_socket_has_its_port_on_the_nic_that_follows_too() -> None:
+def test_a_bound_socket_keeps_its_port_on_a_restarted_nic() -> None:
     with running(2) as couple, couple[1].server() as listening, socket.socket(nic=couple[0].path) as s:
         s.settimeout(WAIT_S)
         s.bind((couple[0].ip, 0))
@@ -138,7 +138,7 @@ def test_a_bound_socket_has_its_port_on_the_nic_that_follows_too() -> None:
             assert peer == name == s.getsockname()
 
 
-def test_a_connect_that_no_nic_took_leaves_nothing_to_be_sent_by_the_next() -> None:
+def test_a_connect_without_a_nic_leaves_no_data_for_the_next() -> None:
     with running(2) as couple, couple[1].server() as listening:
         couple[0].stop()
         with socket.socket(nic=couple[0].path) as s:
@@ -157,7 +157,7 @@ def test_a_connect_that_no_nic_took_leaves_nothing_to_be_sent_by_the_next() -> N
                 assert read_all(accepted) == b"own bytes"
 
 
-def test_a_connect_that_the_nic_refused_leaves_nothing_to_be_sent_by_the_next(nics: list[Nic]) -> None:
+def test_a_refused_connect_leaves_no_data_for_the_next(nics: list[Nic]) -> None:
     with nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
         s.settimeout(WAIT_S)
         for _ in range(2):
@@ -171,7 +171,7 @@ def test_a_connect_that_the_nic_refused_leaves_nothing_to_be_sent_by_the_next(ni
             assert read_all(accepted) == b"own bytes"
 
 
-def test_connect_ex_tells_of_a_timeout_by_its_number(nics: list[Nic]) -> None:
+def test_connect_ex_returns_the_errno_of_a_timeout(nics: list[Nic]) -> None:
     with socket.socket(nic=nics[0].path) as s:
         s.settimeout(0.05)
         assert s.connect_ex(("10.77.0.97", 9)) == errno.EAGAIN
@@ -199,8 +199,8 @@ def test_a_receive_after_a_failed_one(nics: list[Nic]) -> None:
         assert [s.recv(1), s.recv(0), s.recvmsg(5)[0], s.recv_into(bytearray(1))] == [b"", b"", b"", 0]
 
 
-def test_receiving_nothing_takes_no_error_away(nics: list[Nic]) -> None:
-    """Nor is it the end of the stream, whatever waits."""
+def test_receiving_zero_bytes_keeps_a_pending_error(nics: list[Nic]) -> None:
+    """An empty result of recv(0) is not the end of the stream."""
     a, b = pair(nics)
     with a:
         assert a.recv(0) == b""

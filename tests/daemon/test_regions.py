@@ -1,4 +1,4 @@
-"""Registered memory, spoken by hand to real daemons."""
+"""Registered memory: control requests sent directly to real daemons."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float32]
 
 @pytest.fixture(autouse=True)
 def _no_arrays_of_other_tests() -> None:
-    """Errors that were caught keep theirs until they are collected."""
+    """Collect tracebacks of earlier tests, which keep their arrays registered."""
     gc.collect()
 
 
@@ -35,7 +35,7 @@ def number(array: Floats, nic: Nic) -> int:
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-def test_only_what_cannot_shrink_is_mapped(nics: list[Nic], sealed: bool) -> None:
+def test_only_a_memfd_that_cannot_shrink_is_mapped(nics: list[Nic], sealed: bool) -> None:
     descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     with nics[0].client() as client, os.fdopen(descriptor, "wb") as file:
         if sealed:  # but empty
@@ -88,7 +88,7 @@ def test_regions_end_with_their_arrays(nics: list[Nic]) -> None:
     assert nics[0].counters()["region_bytes"] == before["region_bytes"]
 
 
-def test_another_nic_in_its_place_learns_the_regions_anew() -> None:
+def test_regions_are_registered_again_with_a_restarted_nic() -> None:
     array = softnic.zeros(1000)
     with running(1) as [nic]:
         first = number(array, nic)

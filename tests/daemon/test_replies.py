@@ -23,7 +23,7 @@ def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:
 
 
 def is_answered(client: Client) -> bool:
-    """Whether the reply to a Hello came in time: then it is that of a Hello."""
+    """Return whether a Hello was answered in time; checks that the reply is that of a Hello."""
     try:
         reply = client.call(control.QueryNic())
     except OSError as error:
@@ -34,7 +34,7 @@ def is_answered(client: Client) -> bool:
     return True
 
 
-def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: Path) -> None:
+def test_a_connection_closed_without_a_reply_means_the_nic_is_lost(tmp_path: Path) -> None:
     with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as listening:
         listening.bind(str(tmp_path / "nic"))
         listening.listen()
@@ -53,7 +53,7 @@ def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: 
         thread.join()
 
 
-def test_where_no_nic_has_taken_the_place_of_one_the_error_says_so(tmp_path: Path) -> None:
+def test_the_error_says_that_a_lost_nic_was_not_replaced(tmp_path: Path) -> None:
     with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as listening:
         listening.bind(str(tmp_path / "nic"))
         listening.listen()

@@ -17,7 +17,7 @@ OWN, PEER = (ipv4.address("10.77.0.1"), 80), (ipv4.address("10.77.0.2"), 40_000)
 
 
 class Reconstructed(random.Random):
-    """A generator whose state an observer has computed from its output: without a seed, too, it begins with that."""
+    """A random generator that starts, even without a seed, in the state an observer has computed from its output."""
 
     def __init__(self, seed: int | None = None) -> None:
         super().__init__(624 if seed is None else seed)
@@ -41,13 +41,13 @@ def sequence_number(directory: Path, seed: int | None) -> int:
         return daemon.host.tcp.initial_sequence(OWN, PEER, 0.0)
 
 
-def test_a_generator_that_was_reconstructed_gives_no_sequence_numbers(
+def test_sequence_numbers_do_not_depend_on_a_reconstructed_generator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "Random", Reconstructed)
     assert sequence_number(tmp_path, None) != sequence_number(tmp_path, None)
 
 
-def test_a_seed_repeats_them(tmp_path: Path) -> None:
+def test_a_seed_repeats_sequence_numbers(tmp_path: Path) -> None:
     assert sequence_number(tmp_path, 7) == sequence_number(tmp_path, 7)
     assert sequence_number(tmp_path, 7) != sequence_number(tmp_path, 8)

@@ -1,4 +1,4 @@
-"""What the daemon waits with: the NIC's descriptors and asyncio's in one epoll instance."""
+"""The daemon's selector: the NIC's descriptors and asyncio's in one epoll instance."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def running(selector: Selector) -> Iterator[asyncio.Runner]:
         yield runner
 
 
-def test_the_nics_descriptors_are_told_to_the_nic_alone() -> None:
+def test_events_of_the_nics_descriptors_go_to_the_nic_only() -> None:
     selector = Selector()
     with running(selector) as runner, ExitStack() as stack:
         pipe = Pipe(stack, selector)
@@ -56,7 +56,7 @@ def test_the_nics_descriptors_are_told_to_the_nic_alone() -> None:
         assert seen == [(pipe.reads, select.EPOLLIN)]
 
 
-def test_asyncio_gets_its_turn_while_the_nic_always_has_more() -> None:
+def test_asyncio_runs_while_the_nic_is_always_ready() -> None:
     selector = Selector()
     turns = 0
 
@@ -87,7 +87,7 @@ def test_asyncio_gets_its_turn_while_the_nic_always_has_more() -> None:
 
 
 @pytest.mark.parametrize(("due", "count"), [(AT_ONCE, 1), (-5.0, 1), (NEVER, 0)])
-def test_a_turn_that_is_wanted_comes_without_any_event(due: float, count: int) -> None:
+def test_a_requested_turn_runs_without_an_event(due: float, count: int) -> None:
     with Selector() as selector:
         turns: list[list[tuple[int, int]]] = []
 
@@ -101,8 +101,8 @@ def test_a_turn_that_is_wanted_comes_without_any_event(due: float, count: int) -
         assert selector.due == NEVER
 
 
-def test_a_turn_comes_when_it_is_due_and_not_before() -> None:
-    """Against the real clock: the wait may never be short, nor end before the turn has come."""
+def test_a_turn_runs_when_it_is_due_and_not_before() -> None:
+    """With the real clock: a wait must not end before the turn is due."""
     with Selector() as selector:
         came: list[tuple[float, float]] = []
         left = 5
@@ -141,7 +141,7 @@ def test_a_closed_instance_is_an_error() -> None:
         selector.select(0)
 
 
-def test_what_asyncio_lets_go_of_is_no_longer_its_own() -> None:
+def test_a_descriptor_that_asyncio_unregisters_may_be_reused_by_the_nic() -> None:
     with Selector() as selector, ExitStack() as stack:
         reads, writes = os.pipe()
         stack.callback(os.close, reads)

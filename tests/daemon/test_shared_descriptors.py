@@ -1,4 +1,4 @@
-"""A program may keep copies of the descriptors that it hands over, and set them to blocking: no NIC waits for one.
+"""Programs may keep copies of descriptors handed to the NIC and make them blocking; the NIC never blocks on one.
 
 A copy shares the open file description, and O_NONBLOCK with it (dup(2)).
 """
@@ -24,7 +24,7 @@ def nics() -> Iterator[list[Nic]]:
 
 
 def answers(nic: Nic) -> bool:
-    """Raises OSError where it does not answer."""
+    """Check that the NIC answers; raises OSError if it does not."""
     with nic.client() as client:
         return isinstance(client.call(control.QueryNic()), control.NicInfo)
 

@@ -25,7 +25,7 @@ def open_descriptors() -> int:
 
 @pytest.fixture
 def nic(nics: list[Nic], monkeypatch: pytest.MonkeyPatch) -> Nic:
-    """The first node, which programs find by SOFTNIC_NIC."""
+    """The first node, set as SOFTNIC_NIC."""
     monkeypatch.setenv("SOFTNIC_NIC", nics[0].path)
     return nics[0]
 
@@ -145,7 +145,7 @@ def test_a_closed_socket_keeps_no_descriptor() -> None:
     assert open_descriptors() == before
 
 
-def test_threads_detach_at_once() -> None:
+def test_threads_detach_concurrently() -> None:
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -165,7 +165,7 @@ def test_threads_detach_at_once() -> None:
     assert not failures
 
 
-def test_what_a_detach_costs_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_detach_is_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     descriptors = [socket.socket().detach() for _ in range(100)]
     calls: list[int] = []
     fstat = os.fstat
@@ -197,7 +197,7 @@ def test_each_detached_duplicate_keeps_the_stream(nics: list[Nic]) -> None:
 # -- addresses
 
 
-def test_create_connection_takes_what_the_standard_one_takes(nic: Nic) -> None:
+def test_create_connection_accepts_the_standard_arguments(nic: Nic) -> None:
     with socket.create_server(("", 0)) as listening:
         port = listening.getsockname()[1]
         addresses: list[tuple[Any, Any]] = [(nic.ip, str(port)), (nic.ip, np.int64(port)), (None, port)]
@@ -227,7 +227,7 @@ def test_connect_takes_integers_and_bytes_and_nothing_else(nic: Nic) -> None:
         assert s.getpeername() == listening.getsockname()
 
 
-def test_an_error_says_that_nodes_have_no_loopback(nic: Nic) -> None:
+def test_the_error_says_that_nodes_have_no_loopback(nic: Nic) -> None:
     with socket.socket() as s, pytest.raises(OSError, match=f"no loopback .*{nic.ip}") as caught:
         s.connect(("127.0.0.1", 80))
     assert caught.value.errno == errno.EHOSTUNREACH
@@ -250,7 +250,7 @@ def test_options_have_linux_s_values_before_they_are_set() -> None:
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == bytes(8)
 
 
-def test_so_linger_takes_and_gives_what_linux_does() -> None:
+def test_so_linger_has_the_format_of_linux() -> None:
     option = socket.SOL_SOCKET, socket.SO_LINGER
     with socket.socket() as s:
         for wrong in (1, 0, b"\1\0\0\0"):
@@ -281,7 +281,7 @@ def test_an_option_s_value_is_an_integer_or_bytes() -> None:
         assert s.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 0x28
 
 
-def test_an_option_that_a_nic_has_not_is_named() -> None:
+def test_the_error_names_an_unsupported_option() -> None:
     with socket.socket() as s:
         for call in (s.getsockopt, lambda level, name: s.setsockopt(level, name, 1)):
             with pytest.raises(OSError, match="no option TCP_CORK at level IPPROTO_TCP") as caught:

@@ -21,14 +21,14 @@ from softnic import socket
 from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, until
 
 QUICK_ON_LINKS = {
-    "test_bytes_go_both_ways_and_both_ends_know_each_other",
-    "test_a_refused_connect_says_who_refused",
-    "test_a_connect_without_blocking_becomes_writable_when_it_is_settled",
+    "test_bytes_go_both_ways_and_both_ends_have_each_others_address",
+    "test_the_error_of_a_refused_connect_names_the_address",
+    "test_a_nonblocking_connect_becomes_writable_when_it_completes",
     "test_a_peer_that_resets_is_an_error_in_the_program",
-    "test_a_closed_listener_refuses_and_resets_what_waited",
+    "test_a_closed_listener_refuses_and_resets_waiting_connections",
     "test_a_connection_that_fails_before_it_is_accepted_is_accepted_and_fails",
     "test_a_full_backlog_holds_back_further_connections",
-    "test_what_becomes_of_a_connection_after_shutdown_is_told_once",
+    "test_an_error_after_shutdown_is_reported_once",
 }
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -42,7 +42,7 @@ def write_for_ever(connection: socket.socket) -> None:
 # -- connecting and names
 
 
-def test_bytes_go_both_ways_and_both_ends_know_each_other(nics: list[Nic]) -> None:
+def test_bytes_go_both_ways_and_both_ends_have_each_others_address(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a, b:
         assert a.getpeername() == b.getsockname()
@@ -64,7 +64,7 @@ def test_urgent_data_is_refused_and_never_lost(nics: list[Nic]) -> None:
             assert error.value.errno == errno.EOPNOTSUPP
 
 
-def test_urgent_bytes_of_a_duplicate_arrive_in_their_place(nics: list[Nic]) -> None:
+def test_urgent_bytes_sent_on_a_duplicate_arrive_inline(nics: list[Nic]) -> None:
     """One read of a Unix socket ends at the urgent mark, although more bytes follow."""
     a, b = pair(nics)
     with a, b, socket.fromfd(a.fileno(), a.family, a.type) as duplicate:
@@ -81,7 +81,7 @@ def test_urgent_bytes_of_a_duplicate_arrive_in_their_place(nics: list[Nic]) -> N
 
 
 def test_descriptors_sent_with_bytes_are_closed_and_the_bytes_arrive(nics: list[Nic]) -> None:
-    """TCP ignores SCM_RIGHTS, too. One read of a Unix socket ends behind bytes that carry descriptors."""
+    """TCP ignores SCM_RIGHTS, too. A read of a Unix socket ends after bytes that carry descriptors."""
     a, b = pair(nics)
     with a, b:
         before = len(nics[0].descriptors())
@@ -94,7 +94,7 @@ def test_descriptors_sent_with_bytes_are_closed_and_the_bytes_arrive(nics: list[
         assert len(nics[0].descriptors()) == before
 
 
-def test_a_refused_connect_says_who_refused(nics: list[Nic]) -> None:
+def test_the_error_of_a_refused_connect_names_the_address(nics: list[Nic]) -> None:
     with nics[1].server() as listening:
         address = listening.getsockname()
     with socket.socket(nic=nics[0].path) as s:
@@ -109,7 +109,7 @@ def test_a_refused_connect_says_who_refused(nics: list[Nic]) -> None:
             assert s.recv(1) == b""
 
 
-def test_a_connect_without_blocking_becomes_writable_when_it_is_settled(nics: list[Nic]) -> None:
+def test_a_nonblocking_connect_becomes_writable_when_it_completes(nics: list[Nic]) -> None:
     poll = select.poll()
     with nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
         s.setblocking(False)
@@ -130,10 +130,10 @@ def test_a_connect_without_blocking_becomes_writable_when_it_is_settled(nics: li
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0, "told once"
 
 
-def test_a_connecting_socket_takes_no_bytes_and_knows_that_it_is_connecting(nics: list[Nic]) -> None:
+def test_a_connecting_socket_accepts_no_bytes_and_reports_that_it_is_connecting(nics: list[Nic]) -> None:
     with socket.socket(nic=nics[0].path) as s:
         s.setblocking(False)
-        assert s.connect_ex(("10.77.0.99", 9)) == errno.EINPROGRESS  # nobody there: ARP takes its time to fail
+        assert s.connect_ex(("10.77.0.99", 9)) == errno.EINPROGRESS  # no such host: ARP takes seconds to fail
         assert s.connect_ex(("10.77.0.99", 9)) == errno.EALREADY
         with pytest.raises(BlockingIOError):
             s.send(b"too early")
@@ -202,7 +202,7 @@ def test_a_nic_connects_to_itself(nics: list[Nic]) -> None:
         assert accepted.recv(1) == b""
 
 
-def test_what_a_socket_cannot_be() -> None:
+def test_unsupported_kinds_of_sockets() -> None:
     for arguments in (
         (socket.AF_INET6,),
         (socket.AF_INET, socket.SOCK_DGRAM),
@@ -212,7 +212,7 @@ def test_what_a_socket_cannot_be() -> None:
             socket.socket(*arguments, nic="/nowhere")
 
 
-def test_without_a_nic_there_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_a_nic(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     with pytest.raises(OSError, match="SOFTNIC_NIC") as caught:
         socket.socket()
@@ -241,7 +241,7 @@ def test_all_bytes_arrive_when_a_program_closes_right_after_writing(nics: list[N
     writer.join()
 
 
-def test_half_close_leaves_the_other_way_open(nics: list[Nic]) -> None:
+def test_half_close_leaves_the_other_direction_open(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a, b:
         a.sendall(b"question")
@@ -267,7 +267,7 @@ def test_a_peer_that_resets_is_an_error_in_the_program(nics: list[Nic]) -> None:
             a.sendall(b"x")
 
 
-def test_a_writer_learns_of_a_reset(nics: list[Nic]) -> None:
+def test_a_writer_gets_an_error_after_a_reset(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a:
         b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
@@ -316,7 +316,7 @@ def test_receive_and_accept_time_out(nics: list[Nic]) -> None:
 # -- listening
 
 
-def test_a_closed_listener_refuses_and_resets_what_waited(nics: list[Nic]) -> None:
+def test_a_closed_listener_refuses_and_resets_waiting_connections(nics: list[Nic]) -> None:
     listening = nics[1].server()
     address = listening.getsockname()
     waiting = [nics[0].connect(address) for _ in range(5)]
@@ -369,7 +369,7 @@ def test_a_full_backlog_holds_back_further_connections(nics: list[Nic]) -> None:
             started.append(s)
         until(lambda: grown("dropped_backlog") > 0)
         assert 2 <= grown("connections_accepted") < 8
-        for _ in started:  # those held back try again, and get in
+        for _ in started:  # the delayed ones try again and are accepted
             accepted, _ = listening.accept()
             accepted.close()
         assert grown("connections_accepted") == 8
@@ -388,7 +388,7 @@ def test_listening_again_changes_the_backlog(nics: list[Nic]) -> None:
         until(lambda: nics[1].counters()["connections_accepted"] == before + 12)
 
 
-def test_listen_again_and_accept_on_what_does_not_listen(nics: list[Nic]) -> None:
+def test_listen_again_and_accept_without_listening(nics: list[Nic]) -> None:
     with socket.socket(nic=nics[1].path) as s:
         with pytest.raises(OSError, match="not listening"):
             s.accept()
@@ -406,11 +406,11 @@ def test_listen_again_and_accept_on_what_does_not_listen(nics: list[Nic]) -> Non
                 assert accepted.getsockname() == opened.getpeername()
 
 
-def test_a_socket_that_was_shut_both_ways_tells_how_its_connection_goes_on(nics: list[Nic]) -> None:
-    """As TCP_INFO of a kernel's, until its descriptor is closed."""
+def test_tcp_info_after_shutdown_of_both_directions(nics: list[Nic]) -> None:
+    """As in a kernel, the state is reported until the descriptor is closed."""
     a, b = pair(nics)
     with a, b:
-        a.sendall(bytes(5_000_000))  # more than b's way in holds, as long as nobody reads
+        a.sendall(bytes(5_000_000))  # more than b's receive buffers hold
         a.shutdown(socket.SHUT_RDWR)
         until(lambda: socket.info(a).state == "FIN-WAIT-1")
         read_all(b)
@@ -422,7 +422,7 @@ def test_a_socket_that_was_shut_both_ways_tells_how_its_connection_goes_on(nics:
         assert a.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0] == 7
 
 
-def test_what_becomes_of_a_connection_after_shutdown_is_told_once(nics: list[Nic]) -> None:
+def test_an_error_after_shutdown_is_reported_once(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a:
         a.shutdown(socket.SHUT_RDWR)

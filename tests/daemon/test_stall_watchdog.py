@@ -77,7 +77,7 @@ def watchdogs(nic: Nic) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """Empty if there is no such process."""
+    """Return the name of a process; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/comm").read_text()
     except OSError:
@@ -85,7 +85,7 @@ def name_of(pid: int) -> str:
 
 
 @pytest.mark.parametrize("hang", ["time.sleep(3600)", "while True: pass"])
-def test_a_nic_whose_loop_hangs_is_ended(tmp_path: Path, hang: str) -> None:
+def test_a_nic_with_a_hung_event_loop_is_ended(tmp_path: Path, hang: str) -> None:
     with nic(tmp_path, "--watchdog", "2s", hang=hang) as hung:
         with hung.client() as client, pytest.raises(OSError, match=hung.path):
             client.call(control.AddPeer("10.77.0.9", "127.0.0.1", 9))
@@ -101,7 +101,7 @@ def test_off_disables_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("act", ["wait", "wait_for_a_thread"])
-def test_time_without_a_cpu_is_no_hang(act: str) -> None:
+def test_time_without_a_cpu_is_not_a_hang(act: str) -> None:
     cpu = min(os.sched_getaffinity(0))
     others = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", others]) as hog:
@@ -140,6 +140,6 @@ def test_a_replacement_shares_none_of_its_nics_memory(tmp_path: Path) -> None:
 
 
 def resident_kib(pid: int) -> int:
-    """Resident anonymous memory, shared or not."""
+    """Return the resident anonymous memory, shared or not."""
     [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1])

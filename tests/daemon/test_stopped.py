@@ -18,7 +18,7 @@ TIMEOUT_S = 4.0
 
 
 class Processes(dict[int, str]):
-    """States of processes by their id, and their monitor in virtual time."""
+    """Fake states of processes by process ID, and their monitor in virtual time."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -103,14 +103,14 @@ def test_connections_that_a_stopped_process_does_not_accept_are_reset_at_each_st
 
 
 def no_longer_lost(nic: Nic) -> None:
-    """Waits until a NIC has polled again."""
+    """Wait until a NIC has polled again."""
     select.select([], [], [], 2 * POLL_INTERVAL_S)
     with nic.client() as client:
         client.call(control.QueryNic())
 
 
 def reported(nic: Nic, pid: int) -> int:
-    """Number of stops of a process that the event log of a NIC reports."""
+    """Return the number of stops of a process in the event log of a NIC."""
     with nic.client() as client:
         events = client.call(control.QueryStats()).events
     return sum(event.count for event in events if f"process {pid} has been stopped" in event.text)

@@ -1,4 +1,4 @@
-"""Tags: exact to the byte however bytes are written, and what may be set when."""
+"""Tags: exact to the byte for any writes, and when options may be set."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from softnic import codecs, socket
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all
 
 QUICK_ON_LINKS = {
-    "test_a_tag_holds_from_the_next_byte_on_and_alters_no_other",
-    "test_a_tag_set_before_the_connection_holds_from_its_first_byte",
+    "test_a_tag_applies_exactly_to_the_bytes_written_under_it",
+    "test_a_tag_set_before_the_connection_applies_from_its_first_byte",
     "test_a_child_process_tags_the_connection_it_inherited",
 }
 
@@ -50,8 +50,8 @@ def through_descriptor(connection: socket.socket, data: bytes) -> None:
 WRITERS = (through_sendall, through_sendfile, through_descriptor)
 
 
-def test_a_tag_holds_from_the_next_byte_on_and_alters_no_other(nics: list[Nic]) -> None:
-    """Ranges of any length, plain and tagged by turns, written in three ways: all of it compared."""
+def test_a_tag_applies_exactly_to_the_bytes_written_under_it(nics: list[Nic]) -> None:
+    """Alternating plain and tagged ranges of any length, written in three ways; all bytes are compared."""
     rng = random.Random(11)
     sent: list[bytes] = []
     expected: list[bytes] = []
@@ -88,7 +88,7 @@ def test_a_tag_holds_from_the_next_byte_on_and_alters_no_other(nics: list[Nic]) 
     assert len(received) == offset
 
 
-def test_a_tag_set_before_the_connection_holds_from_its_first_byte(nics: list[Nic]) -> None:
+def test_a_tag_set_before_the_connection_applies_from_its_first_byte(nics: list[Nic]) -> None:
     expected = BOUNDED.roundtrip(GRADIENT).tobytes()
     with nics[1].server() as listening:
         tag(listening, 0x28)  # inherited by what it accepts
@@ -111,8 +111,8 @@ def test_a_tag_set_before_the_connection_holds_from_its_first_byte(nics: list[Ni
                     assert info.ratio > 2
 
 
-def test_a_tag_alters_no_byte_that_waits_for_tcp(nics: list[Nic]) -> None:
-    """Written before it, and still in the descriptor, since the peer does not read."""
+def test_a_tag_does_not_apply_to_bytes_that_wait_for_tcp(nics: list[Nic]) -> None:
+    """They were written before it and are still in the descriptor, because the peer does not read."""
     a, b = pair(nics)
     with a, b:
         a.setblocking(False)
@@ -148,8 +148,8 @@ def test_a_socket_may_choose_another_codec(nics: list[Nic]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["bfp:7", "bfp:12", "truncate:16", "truncate:9"])
-def test_whole_blocks_however_they_are_written(nics: list[Nic], codec: str) -> None:
-    """What a word becomes depends on its block, and that must not depend on what was written when."""
+def test_coding_blocks_are_whole_for_any_writes(nics: list[Nic], codec: str) -> None:
+    """A word's decoded value depends on its block, which must not depend on the timing of writes."""
     rng, found = random.Random(12), codecs.get(codec)
     a, b = pair(nics)
     with a, b:
@@ -162,12 +162,12 @@ def test_whole_blocks_however_they_are_written(nics: list[Nic], codec: str) -> N
             a.sendall(FLOATS[written : written + length])
             written += length
             received += read_all(b, written // 64 * 64 - len(received))  # and so all before it has left
-        tag(a, 0)  # the range ends, and with it the waiting
+        tag(a, 0)  # the end of the range flushes the rest
         received += read_all(b, written - len(received))
     assert received == found.roundtrip(GRADIENT[: written // 4]).tobytes()
 
 
-def test_auto_leaves_the_floats_of_its_codec_and_says_what_it_does(nics: list[Nic]) -> None:
+def test_auto_gives_the_floats_of_its_codec_and_reports_its_choice(nics: list[Nic]) -> None:
     a, b = pair(nics)
     codec = codecs.get("inceptionn:9")
     with a, b:
@@ -184,7 +184,7 @@ def test_auto_leaves_the_floats_of_its_codec_and_says_what_it_does(nics: list[Ni
         assert info.auto.why.startswith("auto: ")
         after = nics[0].counters()
         sent = [after[name] - before[name] for name in ("tx_auto_compressed_bytes", "tx_auto_raw_bytes")]
-        assert sum(sent) >= 20 * len(FLOATS)  # more, where something was sent again
+        assert sum(sent) >= 20 * len(FLOATS)  # more, if something was retransmitted
         a.setsockopt(socket.SOL_NIC, socket.NIC_CODEC, b"bounded:10")
         assert socket.info(a).auto is None
 
@@ -206,7 +206,7 @@ def test_a_child_process_tags_the_connection_it_inherited(nics: list[Nic]) -> No
         os.waitpid(child, 0)
 
 
-def test_an_option_that_makes_no_sense_is_refused_before_and_after_connecting(nics: list[Nic]) -> None:
+def test_invalid_options_are_refused_before_and_after_connecting(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a, b, socket.socket(nic=nics[0].path) as fresh:
         for s in (a, fresh):
@@ -227,7 +227,7 @@ def test_an_option_that_makes_no_sense_is_refused_before_and_after_connecting(ni
                 assert caught.value.errno == errno.ENOPROTOOPT
 
 
-def test_options_are_kept_and_given_back(nics: list[Nic]) -> None:
+def test_options_are_stored_and_returned(nics: list[Nic]) -> None:
     options = [
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),

@@ -14,7 +14,7 @@ from tests.daemon.nics import WAIT_S, Nic
 
 @contextlib.contextmanager
 def other_threads_busy() -> Iterator[None]:
-    """Threads that make every switch between two others come late, and in any order."""
+    """Run busy threads that delay and reorder switches between other threads."""
     done = threading.Event()
 
     def spin() -> None:

@@ -1,4 +1,4 @@
-"""TLS over NICs: ssl's own idioms, and what a wrapped socket still tells of its connection."""
+"""TLS over NICs: the idioms of ssl's documentation, and connection information of a wrapped socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """A server's and a client's, with anonymous keys: no certificates needed."""
+    """Return a server's and a client's context with anonymous keys, which need no certificates."""
     server_side, client_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_side.check_hostname = False
     client_side.verify_mode = ssl.CERT_NONE
@@ -57,7 +57,7 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def secured(nics: list[Nic]) -> Iterator[tuple[socket.SSLSocket, socket.SSLSocket]]:
-    """Both ends of a TLS connection between the first two nodes."""
+    """Return both ends of a TLS connection between the first two nodes."""
     server_side, client_side = contexts()
     a, b = pair(nics)
     wrapped: list[ssl.SSLSocket] = []
@@ -111,7 +111,7 @@ def test_a_wrapped_socket_connects_without_blocking(nics: list[Nic]) -> None:
             assert s.recv(1) == b""
 
 
-def test_a_refused_connect_of_a_wrapped_socket_says_so(nics: list[Nic]) -> None:
+def test_a_refused_connect_of_a_wrapped_socket_raises(nics: list[Nic]) -> None:
     with nics[1].server() as listening:
         address = listening.getsockname()
     with contexts()[1].wrap_socket(socket.socket(nic=nics[0].path)) as s:
@@ -141,12 +141,12 @@ def test_a_tagged_tls_stream_arrives_with_the_codec_raw(nics: list[Nic]) -> None
         a.setsockopt(socket.SOL_NIC, socket.NIC_BLOCKS, 0)
         a.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
         a.sendall(data)
-        a.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)  # what is left of a float leaves too
+        a.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0)  # an incomplete float leaves too
         assert read_all(b, len(data)) == data
         assert socket.info(a).offload_original_bytes >= len(data)
 
 
-def test_a_lossy_codec_on_a_tls_stream_is_found_by_its_peer(nics: list[Nic]) -> None:
+def test_a_lossy_codec_on_a_tls_stream_is_detected_by_the_peer(nics: list[Nic]) -> None:
     with secured(nics) as (a, b):
         a.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
         a.sendall(os.urandom(4096))
@@ -165,7 +165,7 @@ def test_floats_are_compressed_after_unwrap(nics: list[Nic]) -> None:
         assert socket.info(a).ratio > 2
 
 
-def test_a_reset_is_an_error_and_no_end_of_stream(nics: list[Nic]) -> None:
+def test_a_reset_is_an_error_and_not_an_end_of_stream(nics: list[Nic]) -> None:
     calls: list[Callable[[socket.SSLSocket], object]]
     calls = [lambda s: s.recv(1), lambda s: s.recv_into(bytearray(1)), lambda s: s.unwrap()]
     for call in calls:
@@ -177,7 +177,7 @@ def test_a_reset_is_an_error_and_no_end_of_stream(nics: list[Nic]) -> None:
                 call(a)
 
 
-def test_an_end_of_stream_without_a_goodbye_is_ssls_to_judge(nics: list[Nic]) -> None:
+def test_ssl_decides_about_an_end_of_stream_without_close_notify(nics: list[Nic]) -> None:
     with secured(nics) as (a, b):
         b.shutdown(socket.SHUT_RDWR)
         b.close()
@@ -190,7 +190,7 @@ def test_an_end_of_stream_without_a_goodbye_is_ssls_to_judge(nics: list[Nic]) ->
             a.recv(1)
 
 
-def test_a_class_that_is_not_softnics_fails_and_does_not_wait(nics: list[Nic]) -> None:
+def test_wrapping_with_a_class_that_is_not_softnics_fails_immediately(nics: list[Nic]) -> None:
     class Own(ssl.SSLSocket):
         pass
 
@@ -210,7 +210,7 @@ def test_a_class_that_is_not_softnics_fails_and_does_not_wait(nics: list[Nic]) -
         assert isinstance(s, Derived)
 
 
-def test_a_kernels_socket_is_wrapped_by_the_standard_class() -> None:
+def test_a_kernels_socket_is_wrapped_by_the_standard_ssl_class() -> None:
     server_side, client_side = contexts()
     left, right = stdlib.socketpair()
     with beside(lambda: server_side.wrap_socket(left, server_side=True).close()), client_side.wrap_socket(right) as s:
