@@ -1,4 +1,4 @@
-"""Gradients for tests: other ones on each rank and in each step, of parameters of every awkward size."""
+"""Gradients for tests: different on each rank and in each step, for parameters of many sizes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def given(rank: int, step: int = 0) -> dict[str, Floats]:
 
 
 def mean(size: int, step: int = 0) -> dict[str, Floats]:
-    """Of all ranks' gradients, as exactly as float32 goes."""
+    """Return the mean of all ranks' gradients, rounded once to float32."""
     sums = {name: np.sum([given(rank, step)[name] for rank in range(size)], axis=0, dtype=np.float64) for name in SIZES}
     return {name: np.asarray(total / size, np.float32) for name, total in sums.items()}
 
 
 def steps(size: int, method: Callable[[], Method] | str, count: int) -> list[tuple[list[dict[str, Floats]], Method]]:
-    """By rank: the means of so many steps, and the method with the state they left."""
+    """Return for each rank the means of `count` steps and the method with its final state."""
 
     def program(comm: Communicator) -> tuple[list[dict[str, Floats]], Method]:
         made = get(method) if isinstance(method, str) else method()

@@ -1,4 +1,4 @@
-"""AWP against cases worked out by hand: norms of one number are that number."""
+"""AWP, compared with cases computed by hand: each layer is one number, which is its own norm."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def layer(*values: float) -> Array:
 
 
 def bits(policy: AWP, norms: Sequence[float], name: str = "fc") -> list[int]:
-    """Of a layer after each look at it, the norms being these."""
+    """Return the bits of a layer after each update with these norms."""
     found = []
     for norm in norms:
         policy.observe({name: layer(norm)})
@@ -31,7 +31,7 @@ def test_precision_grows_after_an_interval_of_small_changes() -> None:
 
 
 def test_the_counter_is_not_reset_by_a_large_change() -> None:
-    """Algorithm 1 counts how often the change is small; it does not ask that it be so in a row."""
+    """Algorithm 1 counts how often the change is small; the steps need not be consecutive."""
     assert bits(AWP(0.1, 2), [1, 1, 8, 64, 64]) == [8, 8, 8, 8, 16]
 
 
@@ -49,7 +49,7 @@ def test_there_are_no_more_than_32_bits() -> None:
     assert bits(AWP(0.1, 1, more_bits=20, first_bits=16), [1] * 3) == [16, 32, 32]
 
 
-def test_bits_travel_in_whole_bytes() -> None:
+def test_bits_are_sent_in_whole_bytes() -> None:
     """Section III-A: 14 bits need two bytes."""
     assert [whole_bytes(n) for n in (1, 8, 9, 14, 16, 17, 31, 32, 40)] == [8, 8, 16, 16, 16, 24, 32, 32, 32]
     assert bits(AWP(0.1, 1, more_bits=6), [1] * 5) == [8, 16, 24, 32, 32]
@@ -62,7 +62,7 @@ def test_layers_grow_independently() -> None:
     assert (policy.bits("grows"), policy.bits("rests")) == (8, 24)
 
 
-def test_a_block_is_judged_by_the_norm_of_all_its_weights() -> None:
+def test_the_precision_of_a_block_follows_the_norm_of_all_its_weights() -> None:
     """3 and 4 make 5. Then 6 and 2.5 make 6.5: alone the second shrinks, together they grow."""
     first, then = {"b.1.conv1": layer(3), "b.1.conv2": layer(4)}, {"b.1.conv1": layer(6), "b.1.conv2": layer(2.5)}
     blocks, layers = AWP(0.0, 1, blocks=leading(2)), AWP(0.0, 1)
@@ -79,7 +79,7 @@ def test_blocks_by_leading_parts_of_names() -> None:
     assert [leading(2)(name) for name in names] == ["conv1.weight", "layer1.0", "layer1.0", "layer1.1"]
 
 
-def test_norms_are_of_all_numbers_and_exact_enough() -> None:
+def test_norms_are_computed_in_double_precision() -> None:
     """A change of 1e-6 of the norm of a million numbers is seen; a sum in float32 would not show it."""
     weights = np.random.default_rng(1).standard_normal((1000, 1000), dtype=np.float32)
     below, above = AWP(0.9e-6, 1), AWP(1.1e-6, 1)
@@ -89,11 +89,11 @@ def test_norms_are_of_all_numbers_and_exact_enough() -> None:
     assert (below.bits("w"), above.bits("w")) == (8, 16)
 
 
-def test_weights_that_are_zero_or_no_numbers_decide_nothing() -> None:
+def test_weights_that_are_zero_or_not_finite_are_ignored() -> None:
     assert bits(AWP(10, 1), [0, 0, 1, float("nan"), 1, float("inf")]) == [8] * 6
 
 
-def test_a_training_goes_on_where_its_state_was_taken() -> None:
+def test_a_training_continues_from_its_state() -> None:
     norms = np.random.default_rng(3).uniform(0.9, 1.1, 60).cumprod().tolist()
     whole, first, second = (AWP(0.0, 7, more_bits=4) for _ in range(3))
     expected = bits(whole, norms)
@@ -119,14 +119,14 @@ def test_the_threshold_is_the_mean_change_of_all_layers() -> None:
     assert monitor.threshold == pytest.approx((0.5 + 0 + 0 - 0.1) / 4)
 
 
-def test_a_threshold_needs_two_looks() -> None:
+def test_a_threshold_needs_two_updates() -> None:
     monitor = Monitor()
     monitor.observe({"a": layer(1)})
     with pytest.raises(ValueError, match="before and after a batch"):
         _ = monitor.threshold
 
 
-def test_the_oracle_is_the_first_to_get_there() -> None:
+def test_the_oracle_is_the_precision_that_reaches_the_target_first() -> None:
     assert oracle({8: None, 16: 7.0, 24: 6.5, 32: 9.0}) == 24
     assert oracle({16: 6.5, 8: 6.5}) == 8
     assert oracle({8: None}) is None
@@ -143,6 +143,6 @@ def test_policies_have_names() -> None:
 @pytest.mark.parametrize(
     "text", ["", "adt", "adt:12", "adt:40", "adt:x", "awp", "awp:1", "awp:1,2,3,4", "awp:1,0", "awp:nan,1", "zip:8"]
 )
-def test_a_name_that_is_none(text: str) -> None:
+def test_an_unknown_policy_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a precision of weights: .*awp:T,INTERVAL"):
         precision(text)

@@ -1,4 +1,4 @@
-"""What holds for each method: it goes on from a checkpoint bit by bit, and buckets may be cut in any way."""
+"""Properties of every method: training continues from a checkpoint bit by bit, and buckets may be of any sizes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METHODS = [
 
 
 @pytest.mark.parametrize("text", METHODS)
-def test_training_goes_on_from_a_checkpoint_bit_by_bit(text: str) -> None:
+def test_training_continues_from_a_checkpoint_bit_by_bit(text: str) -> None:
     def program(comm: Communicator) -> tuple[bytes, bytes]:
         method = gradients.get(text)
         for step in range(3):
@@ -63,8 +63,8 @@ def test_a_checkpoint_is_a_copy() -> None:
 @pytest.mark.parametrize(
     "text", ["sparse-gd:0.05", "dgc:0.05", "scalecom:0.05", "feedback:bounded:8", "feedback:relative:0"]
 )
-def test_buckets_may_be_cut_in_any_way(text: str) -> None:
-    """torch builds them anew after the first step."""
+def test_buckets_may_be_of_any_sizes(text: str) -> None:
+    """torch rebuilds them after the first step."""
 
     def program(comm: Communicator) -> tuple[list[dict[str, Floats]], list[dict[str, Floats]]]:
         together, apart = gradients.get(text), gradients.get(text)

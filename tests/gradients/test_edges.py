@@ -1,4 +1,4 @@
-"""Gradients that are hardly any: no parameter, parameters without elements, one rank alone."""
+"""Edge cases: no parameter, parameters without elements, a single rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.gradients.test_checkpoints import METHODS
 
 @pytest.mark.parametrize("text", METHODS)
 @pytest.mark.parametrize("size", [1, 2])
-def test_there_may_be_nothing_to_average(text: str, size: int) -> None:
+def test_averaging_nothing(text: str, size: int) -> None:
     def program(comm: Communicator) -> list[float]:
         method = gradients.get(text)
         method.average(comm, {})

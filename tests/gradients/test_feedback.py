@@ -1,4 +1,4 @@
-"""Compressed means, error feedback and automatic bounds: same bits everywhere, and nothing lost."""
+"""Compressed means, error feedback and automatic bounds: equal bits on all ranks, and no gradient lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CODECS = ["bounded:10", "inceptionn:10", "bfp:4", "truncate:10", "raw", "relativ
 
 
 def lost(size: int, text: str, count: int) -> float:
-    """The largest float that is neither in the means nor in the residuals, relative to its parameter's largest sum."""
+    """Return the largest value that is neither in the means nor in the residuals, relative to the largest sum."""
     ranks = steps(size, text, count)
     worst = 0.0
     for name in SIZES:
@@ -43,7 +43,7 @@ def test_feedback_loses_nothing_and_ranks_agree(size: int, codec: str) -> None:
 
 @settings(max_examples=15)
 @over(st.integers(1, 4), st.sampled_from(CODECS), st.integers(1, 4))
-def test_feedback_loses_nothing_whatever_the_ranks_and_codec(size: int, codec: str, count: int) -> None:
+def test_feedback_loses_nothing_with_any_number_of_ranks_and_codec(size: int, codec: str, count: int) -> None:
     assert lost(size, f"feedback:{codec}", count) < 1e-5
 
 
@@ -53,14 +53,14 @@ def test_a_compressed_mean_is_the_same_on_every_rank(codec: str) -> None:
     assert len({bits(results) for results, _ in ranks}) == 1
 
 
-def test_a_bound_holds_for_the_mean() -> None:
+def test_the_error_of_the_mean_is_within_the_bound() -> None:
     for name, expected in mean(3).items():
         assert np.abs(steps(3, "compressed:bounded:10", 1)[0][0][0][name] - expected).max() <= 2.0**-10
 
 
 @pytest.mark.parametrize("bits_", [-2, 0, 3, 8])
 def test_automatic_bounds_follow_each_parameter(bits_: int) -> None:
-    """Whatever its size, a parameter's error is within its own bound, and not for nothing."""
+    """A parameter of any magnitude has an error within its own bound, which is not needlessly tight."""
     found, expected = steps(3, f"compressed:relative:{bits_}", 1)[0][0][0], mean(3)
     for name, size in SIZES.items():
         every = np.concatenate([given(rank)[name] for rank in range(3)])
@@ -70,8 +70,8 @@ def test_automatic_bounds_follow_each_parameter(bits_: int) -> None:
         assert size < 50 or error > bound / 16
 
 
-def test_feedback_brings_what_is_always_below_the_bound() -> None:
-    """A gradient of a tenth of the bound: without feedback it never arrives."""
+def test_feedback_sends_gradients_that_are_always_below_the_bound() -> None:
+    """A gradient of a tenth of the bound never arrives without feedback."""
 
     def program(comm: Communicator) -> list[float]:
         arrived = []
@@ -90,7 +90,7 @@ def test_feedback_brings_what_is_always_below_the_bound() -> None:
 
 
 def test_a_residual_does_not_raise_its_own_bound() -> None:
-    """All elements drift alike, each below the bound of one step: they are sent after some."""
+    """All elements drift equally, each below the bound of one step, and are sent after some steps."""
 
     def program(comm: Communicator) -> Floats:
         method, total = gradients.get("feedback:relative:-3"), np.zeros(64, np.float32)
@@ -103,9 +103,9 @@ def test_a_residual_does_not_raise_its_own_bound() -> None:
     assert run(2, program)[0].mean() == pytest.approx(50e-4, abs=16e-4)
 
 
-def test_bounds_follow_a_step_behind_and_at_no_exchange_of_their_own() -> None:
-    """Whatever gradients do, what is left of a step is within the bound of the one before, and not for nothing where
-    they are as large as then. Where there are none, the bound stays."""
+def test_bounds_follow_gradients_by_a_step_without_an_exchange_of_their_own() -> None:
+    """The residual of a step is within the bound of the previous one for any gradients, and the bound is not needlessly
+    tight if they are as large as then. Without gradients the bound does not change."""
     sizes = [1.0, 1.0, 1e-6, 1e-6, 10.0, 10.0, 0.0, 10.0, 1e-7, 1e-7]
     measured = [1.0, 1.0, 1.0, 1e-6, 1e-6, 10.0, 10.0, 10.0, 10.0, 1e-7]
     bits_, draw = 2, np.random.default_rng(6).standard_normal((3, 1000))
@@ -126,8 +126,8 @@ def test_bounds_follow_a_step_behind_and_at_no_exchange_of_their_own() -> None:
             assert left > bound / 8 or size != before
 
 
-def test_ranks_need_not_have_gradients_of_one_size() -> None:
-    """The bound is of all of them; a rank that has none, or infinite ones, adds nothing to it."""
+def test_ranks_may_have_gradients_of_different_magnitudes() -> None:
+    """The bound is derived from all ranks; one without gradients, or with infinite ones, does not contribute."""
 
     def program(comm: Communicator) -> float:
         method = gradients.get("feedback:relative:0")
@@ -141,7 +141,7 @@ def test_ranks_need_not_have_gradients_of_one_size() -> None:
 
 
 @pytest.mark.parametrize("text", ["feedback:bounded:10", "feedback:relative:3"])
-def test_infinite_gradients_arrive_and_do_not_stay(text: str) -> None:
+def test_infinite_gradients_arrive_and_leave_no_residual(text: str) -> None:
     def program(comm: Communicator) -> tuple[bool, bool]:
         method = gradients.get(text)
         first, then = given(comm.rank), given(comm.rank, 1)
@@ -157,7 +157,7 @@ def test_infinite_gradients_arrive_and_do_not_stay(text: str) -> None:
     assert run(2, program) == [(False, True), (False, True)]
 
 
-def test_tiny_and_huge_gradients_have_their_bounds_too() -> None:
+def test_bounds_of_tiny_and_huge_gradients() -> None:
     def program(comm: Communicator) -> dict[str, Floats]:
         draw = np.random.default_rng(5).standard_normal(64).astype(np.float32)
         mine = {f"{scale}": draw * np.float32(scale) for scale in (1e-25, 1e25, 0.0)}
@@ -169,7 +169,7 @@ def test_tiny_and_huge_gradients_have_their_bounds_too() -> None:
 
 
 @pytest.mark.parametrize("text", ["relative:x", "relative:99", "relative:1.5"])
-def test_bounds_that_are_none_are_refused(text: str) -> None:
+def test_invalid_bounds_are_refused(text: str) -> None:
     with pytest.raises(MethodError):
         rounding(text)
     with pytest.raises(CodecError):
@@ -177,7 +177,7 @@ def test_bounds_that_are_none_are_refused(text: str) -> None:
     assert isinstance(rounding("relative"), RelativeBound)
 
 
-def test_stats_say_what_a_codec_saves() -> None:
+def test_stats_report_the_savings_of_a_codec() -> None:
     _, method = steps(2, "feedback:relative:-2", 2)[0]
     assert method.stats.calls == 2
     assert 3 < method.stats.ratio < 64

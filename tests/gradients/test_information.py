@@ -1,4 +1,4 @@
-"""Information between nodes' gradients, where the truth is known."""
+"""Mutual information between nodes' gradients, compared with known values."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ def normal(seed: int, size: int = 20_000) -> Floats:
     return np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
 
 
-def test_what_is_equal_is_known_entirely() -> None:
+def test_equal_values_share_all_information() -> None:
     found = estimate(normal(1), normal(1))
     assert found.conditional == pytest.approx(0, abs=1e-9)
     assert found.common == pytest.approx(1)
     assert found.mutual == pytest.approx(found.entropy)
 
 
-def test_independent_values_share_nothing_beyond_chance() -> None:
+def test_independent_values_share_no_information_beyond_chance() -> None:
     found = estimate(normal(1), normal(2), levels=32)
     assert found.common_beyond_chance < 0.01
     assert found.mutual == pytest.approx(found.by_chance, abs=0.02)
 
 
-def test_correlated_normal_values_share_what_theory_says() -> None:
+def test_correlated_normal_values_share_the_theoretical_information() -> None:
     """I = -1/2 log2(1 - rho^2) for two normal variables; a histogram loses a little."""
     rho = 0.9
     a, noise = normal(1, 200_000), normal(2, 200_000)
@@ -66,6 +66,6 @@ def test_constants_have_no_information() -> None:
         ([math.inf], [1.0], 4),
     ],
 )
-def test_what_cannot_be_estimated(a: list[float], b: list[float], levels: int) -> None:
+def test_inputs_that_cannot_be_estimated_are_refused(a: list[float], b: list[float], levels: int) -> None:
     with pytest.raises(MethodError):
         estimate(np.array(a, np.float32), np.array(b, np.float32), levels)

@@ -1,4 +1,4 @@
-"""What holds for every method: names, state, counting."""
+"""Properties of every method: names, state, statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_exact_is_the_mean_on_every_rank(size: int) -> None:
         assert len({result[name].tobytes() for result in results}) == 1
 
 
-def test_stats_count_what_is_given_and_sent() -> None:
+def test_stats_count_gradients_and_sent_bytes() -> None:
     def program(comm: Communicator) -> Method:
         method = gradients.get("exact")
         method.average(comm, given(comm.rank))
@@ -40,7 +40,7 @@ def test_stats_count_what_is_given_and_sent() -> None:
 
 
 @pytest.mark.parametrize("text", ["nothing", "exact:1", "exact:rate=2", ""])
-def test_what_is_no_method_is_refused(text: str) -> None:
+def test_an_unknown_method_is_refused(text: str) -> None:
     with pytest.raises(MethodError):
         gradients.get(text)
 
@@ -67,7 +67,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_errors_of_parameters_say_what_is_expected(text: str) -> None:
+def test_errors_about_parameters_name_the_expected_values(text: str) -> None:
     with pytest.raises(MethodError) as caught:
         gradients.get(text)
     assert REFUSED[text] in str(caught.value)
@@ -91,7 +91,7 @@ def test_state_of_another_method_is_refused() -> None:
         method.load_state_dict({**method.state_dict(), "method": "other"})
 
 
-def test_a_parameter_that_has_changed_its_size_is_refused() -> None:
+def test_a_parameter_whose_size_has_changed_is_refused() -> None:
     method = gradients.get("exact")
     method.kept("residual", "first", 10)
     with pytest.raises(MethodError, match="10 elements of first"):

@@ -34,7 +34,7 @@ def test_gaps_of_every_width(indices: list[int]) -> None:
 
 
 @over(st.binary(max_size=60), st.integers(0, 20), st.integers(0, 100))
-def test_any_bytes_are_indices_or_refused(data: bytes, count: int, size: int) -> None:
+def test_any_bytes_decode_to_indices_or_are_refused(data: bytes, count: int, size: int) -> None:
     try:
         found = coding.decode(data, count, size)
     except MethodError:
@@ -45,27 +45,27 @@ def test_any_bytes_are_indices_or_refused(data: bytes, count: int, size: int) ->
 
 
 @over(PLACES, st.data())
-def test_damaged_indices_are_indices_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
+def test_damaged_indices_decode_to_indices_or_are_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
     size, indices = case
     message = bytearray(coding.encode(np.array(indices, np.int64)))
     message[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
-    test_any_bytes_are_indices_or_refused.hypothesis.inner_test(bytes(message), len(indices), size)  # type: ignore[attr-defined]
+    test_any_bytes_decode_to_indices_or_are_refused.hypothesis.inner_test(bytes(message), len(indices), size)  # type: ignore[attr-defined]
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     bomb = b"\1" + deflate.compress(bytes(1 << 24)) + deflate.flush()
     with pytest.raises(MethodError):
         coding.decode(bomb, 100, 1000)
 
 
-def test_one_place_in_a_thousand_takes_about_its_entropy() -> None:
+def test_one_index_in_a_thousand_takes_about_its_entropy() -> None:
     indices: Indices = np.flatnonzero(np.random.default_rng(1).random(10**6) < 1e-3)
     assert 11.4 < 8 * len(coding.encode(indices)) / indices.size < 11.9
 
 
 @over(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=80), st.data())
-def test_the_largest_are_the_largest(values: list[float], data: st.DataObject) -> None:
+def test_the_selected_elements_are_the_largest(values: list[float], data: st.DataObject) -> None:
     array = np.array(values, np.float32)
     count = data.draw(st.integers(1, array.size))
     chosen = largest(array, count)
@@ -76,7 +76,7 @@ def test_the_largest_are_the_largest(values: list[float], data: st.DataObject) -
 @settings(max_examples=25)
 @over(st.integers(1, 60_000), st.integers(1, 500), st.integers(0, 99), st.booleans())
 def test_the_largest_of_many_are_found_from_a_sample(size: int, count: int, seed: int, periodic: bool) -> None:
-    """Also where the sample, every n-th element, tells nothing about the others."""
+    """Also if the sample, every n-th element, is not representative."""
     array = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
     if periodic:
         array[:: max(1, size // (1 << 13))] *= 100
@@ -85,7 +85,7 @@ def test_the_largest_of_many_are_found_from_a_sample(size: int, count: int, seed
     np.testing.assert_array_equal(np.sort(np.abs(array[chosen])), expected)
 
 
-def test_what_is_not_finite_is_sent_first() -> None:
+def test_elements_that_are_not_finite_are_sent_first() -> None:
     array = np.random.default_rng(0).standard_normal(30_000).astype(np.float32)
     array[7], array[20_000] = np.nan, -np.inf
     assert list(largest(array, 2)) == [7, 20_000]
@@ -100,7 +100,7 @@ def test_the_share_that_is_sent(size: int, density: float, floor: int, count: in
 
 
 @over(PLACES)
-def test_messages_come_back(case: tuple[int, list[int]]) -> None:
+def test_messages_are_restored(case: tuple[int, list[int]]) -> None:
     size, indices = case
     own = Sparse(np.array(indices, np.int64), np.arange(len(indices), dtype=np.float32) - 3)
     found = Sparse.decode(own.encode(), size)
@@ -109,7 +109,7 @@ def test_messages_come_back(case: tuple[int, list[int]]) -> None:
 
 
 @over(st.binary(max_size=80))
-def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+def test_any_bytes_decode_to_a_message_or_are_refused(data: bytes) -> None:
     try:
         found = Sparse.decode(data, 50)
     except MethodError:
@@ -117,7 +117,7 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     assert found.indices.size == found.values.size
 
 
-def test_ranks_add_up_what_all_have_sent() -> None:
+def test_ranks_sum_the_messages_of_all_ranks() -> None:
     def program(comm: Communicator) -> tuple[bytes, int]:
         indices = np.array([comm.rank, 5, 9], np.int64)
         total, sent = exchange(comm, Sparse(indices, np.full(3, comm.rank + 1, np.float32)), 10)

@@ -1,4 +1,4 @@
-"""Sparse GD, DGC and ScaleCom against the papers' formulas, written out on one rank."""
+"""Sparse GD, DGC and ScaleCom, compared with the papers' formulas computed on one rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 5
 
 
 def picked(array: Floats) -> Floats:
-    """1 where a tenth of the array is sent, else 0."""
+    """Return 1 for the tenth of the elements that is sent, else 0."""
     mask = np.zeros(array.size, np.float32)
     mask[largest(array, selected_count(array.size, DENSITY, 0))] = 1
     return mask
@@ -82,29 +82,29 @@ def scalecom(size: int, beta: float) -> list[dict[str, Floats]]:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_sparse_gd_is_its_formula(size: int) -> None:
+def test_sparse_gd_equals_its_formula(size: int) -> None:
     ranks = steps(size, f"sparse-gd:{DENSITY}", STEPS)
     check(ranks[0][0], sparse_gd(size))
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("size", [1, 3])
-def test_dgc_is_its_formula(size: int, nesterov: bool) -> None:
+def test_dgc_equals_its_formula(size: int, nesterov: bool) -> None:
     ranks = steps(size, f"dgc:{DENSITY},nesterov={int(nesterov)}", STEPS)
     check(ranks[0][0], dgc(size, nesterov))
 
 
 @pytest.mark.parametrize("beta", [1.0, 0.3])
 @pytest.mark.parametrize("size", [1, 3])
-def test_scalecom_is_its_formula(size: int, beta: float) -> None:
+def test_scalecom_equals_its_formula(size: int, beta: float) -> None:
     ranks = steps(size, f"scalecom:{DENSITY},beta={beta}", STEPS)
     check(ranks[0][0], scalecom(size, beta))
 
 
 @settings(max_examples=15)
 @over(st.integers(1, 4), st.sampled_from(["sparse-gd", "scalecom"]), st.floats(0.001, 1), st.integers(0, 100))
-def test_what_is_not_sent_is_kept(size: int, name: str, density: float, floor: int) -> None:
-    """Gradients in = N x means out + residuals left, and ranks have the same bits."""
+def test_unsent_gradients_are_kept(size: int, name: str, density: float, floor: int) -> None:
+    """The sum of the gradients equals N times the means plus the residuals, and ranks have the same bits."""
     ranks = steps(size, f"{name}:{density},floor={floor}", 3)
     what = "residual" if name == "sparse-gd" else "memory"
     for each in SIZES:
@@ -115,7 +115,7 @@ def test_what_is_not_sent_is_kept(size: int, name: str, density: float, floor: i
     assert len({bits(results) for results, _ in ranks}) == 1
 
 
-def test_all_of_it_is_the_mean() -> None:
+def test_sending_all_elements_gives_the_mean() -> None:
     for text in ("sparse-gd:1", "scalecom:1", "dgc:1"):
         check(steps(3, text, 2)[0][0], [mean(3, step) for step in range(2)])
 
@@ -138,7 +138,7 @@ def test_dgc_warms_up() -> None:
     assert DGC(0.3, warmup=4).density("first") == 0.3
 
 
-def test_dgc_clips_what_all_parameters_are_together() -> None:
+def test_dgc_clips_by_the_norm_of_all_parameters() -> None:
     """With N ranks each may have 1 / sqrt(N) of the norm."""
 
     def program(comm: Communicator) -> float:
@@ -151,8 +151,8 @@ def test_dgc_clips_what_all_parameters_are_together() -> None:
     assert run(4, program) == [pytest.approx(0.05)] * 4
 
 
-def test_the_leader_of_scalecom_goes_round() -> None:
-    """Each rank's own gradient is large elsewhere: the mean shows whose choice was followed."""
+def test_the_leader_of_scalecom_rotates() -> None:
+    """Each rank's gradient is large at different elements, so the mean shows which rank selected."""
 
     def program(comm: Communicator) -> list[int]:
         method, led = ScaleCom(0.01), []
@@ -167,7 +167,7 @@ def test_the_leader_of_scalecom_goes_round() -> None:
 
 
 @pytest.mark.parametrize("text", ["sparse-gd:0.01", "dgc:0.01", "scalecom:0.01"])
-def test_infinite_gradients_arrive_and_do_not_stay(text: str) -> None:
+def test_infinite_gradients_arrive_and_leave_no_residual(text: str) -> None:
     def program(comm: Communicator) -> tuple[bool, bool]:
         method = gradients.get(text)
         first, then = given(comm.rank), given(comm.rank, 1)
@@ -181,6 +181,6 @@ def test_infinite_gradients_arrive_and_do_not_stay(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["sparse-gd:0", "dgc:2", "scalecom:-1", "scalecom:0.1,beta=0", "dgc:0.1,momentum=1"])
-def test_shares_that_are_none_are_refused(text: str) -> None:
+def test_invalid_fractions_are_refused(text: str) -> None:
     with pytest.raises(MethodError):
         gradients.get(text)

@@ -1,4 +1,4 @@
-"""The weights' leg, between ranks that are threads, on sockets that round as NICs do."""
+"""The broadcast of weights, between ranks that are threads, over sockets that round as NICs do."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def test_matrices_lose_their_lowest_bytes_and_biases_nothing(root: int, width: i
         assert widths == {"conv.weight": width, "conv.bias": 32, "fc.weight": width, "fc.bias": 32}
 
 
-def test_each_layer_comes_with_the_bits_that_awp_gives_it() -> None:
-    """The first layer rests and gets 8 bits more after every look, the second doubles."""
+def test_each_layer_is_sent_with_the_bits_of_awp() -> None:
+    """The first layer does not change and gets 8 bits more after every update; the second doubles."""
 
     def program(comm: Communicator) -> list[dict[str, int]]:
         leg, widths = WeightBroadcast(comm, 0, AWP(0.5, 1)), []
@@ -87,12 +87,12 @@ def test_arrays_of_any_strides_are_sent_and_filled() -> None:
         np.testing.assert_array_equal(found, np.arange(12).reshape(2, 6))
 
 
-def test_what_has_one_dimension_is_not_packed() -> None:
+def test_arrays_of_one_dimension_are_not_packed() -> None:
     assert list(packed(arrays(1))) == ["conv.weight", "fc.weight"]
 
 
 @pytest.mark.parametrize("aggregator", [0, 2])
-def test_gradients_go_up_and_weights_come_down(aggregator: int) -> None:
+def test_workers_send_gradients_and_receive_weights(aggregator: int) -> None:
     codec = "truncate:16"
 
     def program(comm: Communicator) -> Any:

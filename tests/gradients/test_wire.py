@@ -1,4 +1,4 @@
-"""What methods say they send, against what NICs count: processes, over real NICs."""
+"""The bytes that methods report, compared with the counters of real NICs, with one process per rank."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ for method in methods:
     sys.stdin.readline()
 """
 METHODS = {"exact": 1.0, "sparse-gd:0.01": 1.0, "dgc:0.01": 1.0, "scalecom:0.01": 1.0, "feedback:relative:0": 1.2}
-"""By method: how often what a rank sends crosses its link where there are two ranks. Half of what a compressed exchange
-sends is sums, which take more bytes than what they are of."""
+"""Wire bytes of each method on two ranks, as a multiple of the reported bytes. Half of a compressed exchange are sums,
+which take more bytes than their terms."""
 
 
-def test_what_is_sent_is_on_the_wire() -> None:
-    """To the other one of two ranks everything goes once, with headers, and with what a collective says beside it."""
+def test_reported_bytes_are_on_the_wire() -> None:
+    """With two ranks everything crosses the link once, plus headers and the control messages of collectives."""
     with Cluster(nodes=2) as cluster, Job(cluster, PROGRAM % (list(METHODS),)) as job:
 
         def wire() -> int:

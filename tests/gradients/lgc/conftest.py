@@ -5,4 +5,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _one_thread(one_torch_thread: None) -> None:
-    """For all tests here."""
+    """Use one torch thread in all tests of this directory."""

@@ -1,4 +1,4 @@
-"""The autoencoder: the shapes of Tables I and II, and that it learns."""
+"""The autoencoder: the shapes of Tables I and II, and its training."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from softnic.gradients import Floats
 from tests.facades.lgc import Autoencoder, code_words, padded
 
 ENCODER_WORDS = 64 * 4 + 128 * (64 * 3 + 1) + 256 * (128 * 3 + 1) + 64 * (256 * 3 + 1) + 4 * (64 + 1)
-"""By Table I: a kernel of each input channel for each filter, and its bias."""
+"""Table I: a kernel of each input channel for each filter, and a bias."""
 DECODER_WORDS = 4 * (4 * 3 + 1) + 32 * (4 * 3 + 1) + 64 * (32 * 3 + 1) + 128 * (64 * 3 + 1) + 32 * (128 * 3 + 1)
-"""By Table II, without the last layer."""
+"""Table II, without the last layer."""
 
 
 def curves(count: int, seed: int, length: int = 160) -> list[Floats]:
-    """What selected gradients in order of value look like: both tails of a normal distribution, each a little other."""
+    """Return vectors like sorted selected gradients: both tails of a normal distribution, with small differences."""
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(count):
@@ -33,7 +33,7 @@ def relative(loss: float, vectors: list[Floats]) -> float:
     return loss / float(np.mean(np.square(vectors)))
 
 
-def test_weights_are_as_many_as_the_tables_say() -> None:
+def test_the_number_of_weights_is_that_of_the_tables() -> None:
     ring = Autoencoder(innovation=False, seed=1)
     assert len(ring.weights(encoder_only=True)) == 4 * ENCODER_WORDS
     assert len(ring.weights()) == 4 * (ENCODER_WORDS + DECODER_WORDS + 33)
@@ -42,7 +42,7 @@ def test_weights_are_as_many_as_the_tables_say() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 320, 403])
-def test_a_code_is_a_quarter_and_comes_back_as_long_as_it_was(length: int) -> None:
+def test_a_code_is_a_quarter_and_decodes_to_the_original_length(length: int) -> None:
     made = Autoencoder(innovation=False, seed=1)
     code = made.encode(np.ones(length, np.float32))
     assert code.dtype == np.float32
@@ -50,7 +50,7 @@ def test_a_code_is_a_quarter_and_comes_back_as_long_as_it_was(length: int) -> No
     assert made.decode(code, length).shape == (length,)
 
 
-def test_first_weights_are_the_seeds() -> None:
+def test_initial_weights_depend_on_the_seed_only() -> None:
     assert Autoencoder(innovation=False, seed=1).weights() == Autoencoder(innovation=False, seed=1).weights()
     assert Autoencoder(innovation=False, seed=1).weights() != Autoencoder(innovation=False, seed=2).weights()
 
@@ -65,7 +65,7 @@ def test_the_aggregate_is_learned() -> None:
     assert np.mean((restored - mean) ** 2) / np.mean(mean**2) < 0.2
 
 
-def test_decoders_make_each_nodes_vector_of_one_code() -> None:
+def test_decoders_restore_each_nodes_vector_from_one_code() -> None:
     made = Autoencoder(2, innovation=True, seed=1)
     for step in range(150):
         vectors = curves(2, step)
@@ -78,7 +78,7 @@ def test_decoders_make_each_nodes_vector_of_one_code() -> None:
     assert unlike < 0.1 * float(np.mean(np.square(code)))
 
 
-def test_similarity_loss_makes_codes_alike() -> None:
+def test_similarity_loss_makes_codes_similar() -> None:
     """Trained with it, the codes of two nodes differ less, against their own size, than without."""
     distances = {}
     for similarity in (0.0, 0.5):
@@ -91,7 +91,7 @@ def test_similarity_loss_makes_codes_alike() -> None:
     assert distances[0.5] < distances[0.0]
 
 
-def test_losses_are_what_they_are_called() -> None:
+def test_losses_equal_their_formulas() -> None:
     vectors = curves(2, 0)
     made = Autoencoder(2, innovation=True, seed=1)
     codes = [made.encode(each) for each in vectors]
@@ -102,7 +102,7 @@ def test_losses_are_what_they_are_called() -> None:
     assert unlike == pytest.approx(np.mean((codes[0] - codes[1]) ** 2), rel=1e-4)
 
 
-def test_weights_travel() -> None:
+def test_weights_are_exported_and_imported() -> None:
     here, there = Autoencoder(innovation=False, seed=1), Autoencoder(innovation=False, seed=2)
     vector = curves(1, 0)[0]
     there.load(here.weights(encoder_only=True), encoder_only=True)
@@ -114,7 +114,7 @@ def test_weights_travel() -> None:
             there.load(data)
 
 
-def test_training_goes_on_from_its_state() -> None:
+def test_training_continues_from_its_state() -> None:
     here = Autoencoder(innovation=False, seed=1)
     for step in range(3):
         here.learn_aggregate(curves(2, step, 64))
@@ -125,7 +125,7 @@ def test_training_goes_on_from_its_state() -> None:
     assert here.weights() == there.weights()
 
 
-def test_an_innovation_goes_where_it_is_taken() -> None:
+def test_decoding_requires_an_innovation_exactly_if_configured() -> None:
     code = np.zeros(4, np.float32)
     with pytest.raises(ValueError, match="innovation"):
         Autoencoder(innovation=True, seed=1).decode(code, 16)

@@ -1,4 +1,4 @@
-"""Both kinds of LGC on ranks: each phase by hand, the same bits everywhere, nothing lost, bytes counted."""
+"""Both kinds of LGC on ranks: phases compared with calculations by hand, equal bits, no gradient lost, bytes counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def given(rank: int, step: int, sizes: dict[str, int] | None = None) -> dict[str
 
 
 def train(kind: type[Lgc], size: int, steps: int, **settings: Any) -> tuple[list[Results], list[Lgc]]:
-    """By rank: what each step gave, and the method as it is in the end."""
+    """Return for each rank the result of each step, and the method in its final state."""
     methods: dict[int, Lgc] = {}
 
     def program(comm: Communicator) -> Results:
@@ -90,7 +90,7 @@ def test_the_second_phase_of_a_server_is_every_workers_choice() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_until_the_third_phase_nothing_is_lost(kind: type[Lgc]) -> None:
-    """Means out and what is still accumulated add up to the gradients in."""
+    """The means plus the accumulated residuals equal the sum of the gradients."""
     steps = 6
     results, methods = train(kind, 2, steps, full=2, learn=steps)
     for name in SIZES:
@@ -117,7 +117,7 @@ def test_momentum_is_corrected_and_masked(kind: type[Lgc]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_third_phase_restores_what_was_learned(kind: type[Lgc]) -> None:
+def test_the_third_phase_restores_the_selected_mean(kind: type[Lgc]) -> None:
     """Once trained, the mean of the selected elements is close to that without the autoencoder."""
 
     def program(comm: Communicator) -> tuple[dict[str, Floats], dict[str, Floats]]:
@@ -143,8 +143,8 @@ def test_the_third_phase_restores_what_was_learned(kind: type[Lgc]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("until", [1, 3, 5])
-def test_training_goes_on_from_a_checkpoint(kind: type[Lgc], until: int) -> None:
-    """Before, during and after the autoencoder's lessons, bit by bit."""
+def test_training_continues_from_a_checkpoint(kind: type[Lgc], until: int) -> None:
+    """Before, during and after the training of the autoencoder, bit by bit."""
     whole, _ = train(kind, 2, 7, full=2, learn=2, momentum=0.5)
 
     def program(comm: Communicator) -> dict[str, Floats]:
@@ -167,7 +167,7 @@ LARGE = {"a.weight": 32, "b.weight": 400_000, "c.weight": 200_000, "d.weight": 1
 
 
 def bytes_of(name: str, size: int) -> list[Method]:
-    """The methods after one step of each phase, with the paper's 0.1 %."""
+    """Return the methods after one step of each phase, with the paper's fraction of 0.1 %."""
     methods: dict[int, Method] = {}
 
     def program(comm: Communicator) -> None:
@@ -214,8 +214,8 @@ def test_workers_send_indices_and_innovation_and_one_the_code() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_infinite_gradients_arrive_and_do_not_stay(kind: type[Lgc]) -> None:
-    """In every phase, whichever rank has them; the autoencoder does not learn of them."""
+def test_infinite_gradients_arrive_and_leave_no_residual(kind: type[Lgc]) -> None:
+    """In every phase and from any rank; the autoencoder is not trained on them."""
 
     def program(comm: Communicator) -> list[bool]:
         method = kind(0.01, full=2, learn=3, momentum=0.5)
@@ -246,7 +246,7 @@ def test_infinite_gradients_arrive_and_do_not_stay(kind: type[Lgc]) -> None:
         "lgc-ps:similarity=-1",
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str) -> None:
+def test_invalid_parameters_are_refused(text: str) -> None:
     with pytest.raises(MethodError):
         gradients.get(text)
 

@@ -35,7 +35,7 @@ def vector_of(found: Layout, given: dict[str, Floats]) -> Floats:
     return np.concatenate([given[name] for name in found.names])
 
 
-def test_the_first_and_the_last_layer_stand_apart() -> None:
+def test_the_first_and_the_last_layer_are_separate() -> None:
     found = layout(parameters(), 0.01)
     assert found.first == ("a.weight", "a.bias")
     assert found.names == ("b.weight", "c.weight", "c.bias", "d.weight", "d.bias")
@@ -110,7 +110,7 @@ def test_indices_are_restored(seed: int, order: str, share: float) -> None:
 
 
 def test_indices_take_little_more_than_their_entropy() -> None:
-    """Of 1,000 of a million: 11.4 bits each by themselves, and 8.5 for the order as well."""
+    """For 1,000 of a million: 11.4 bits each for the set, and 8.5 for the order."""
     given_here = {"a": np.zeros(1, np.float32), **parameters(sizes={"b": 1_000_000}), "c": np.zeros(1, np.float32)}
     found = layout(given_here, 0.001)
     vector = vector_of(found, given_here)
@@ -125,12 +125,12 @@ def test_indices_take_little_more_than_their_entropy() -> None:
     [b"", b"nothing", zlib.compress(b"\0" * 103), zlib.compress(b"\0" * 105), zlib.compress(b"\xff" * 104)],
     ids=["empty", "no DEFLATE", "short", "long", "outside"],
 )
-def test_what_cannot_have_been_packed_is_refused(data: bytes) -> None:
+def test_invalid_packed_indices_are_refused(data: bytes) -> None:
     found = layout(parameters(), 0.01)
     with pytest.raises(MethodError, match="a rank sent"):
         unpack_indices(data, found)
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_decompression_bomb_is_refused() -> None:
     with pytest.raises(MethodError, match="other than 26 indices"):
         unpack_indices(zlib.compress(b"\0" * (1 << 24), 9), layout(parameters(), 0.01))
