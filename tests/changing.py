@@ -1,4 +1,4 @@
-"""Memory whose words another process changes all the time, as memory lent to a NIC may by a bug of its program."""
+"""Memory that another process changes continuously, as a faulty program may change memory that its NIC is sending."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ while True:
 
 @contextmanager
 def changing() -> Iterator[mmap.mmap]:
-    """WORDS words that go from QUIET to LOUD and back, between any two instructions of ours."""
+    """Yield WORDS words that alternate between QUIET and LOUD at any time."""
     descriptor = os.memfd_create("changing")
     try:
         os.ftruncate(descriptor, mmap.PAGESIZE)

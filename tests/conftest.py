@@ -1,4 +1,4 @@
-"""What holds for all tests: how fast the machine is today fails none of them."""
+"""Fixtures and hooks of all tests, which must not depend on the speed of the machine."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first, so that it is not what one of several workers still does when the others are done."""
+    """Run the longest test first, so that no worker is still running it when the others have finished."""
     items.sort(key=lambda item: "test_emulated_avx512" not in item.nodeid)
 
 
@@ -40,7 +40,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def one_torch_thread() -> Iterator[None]:
-    """For tests whose ranks are threads, and what they compute is small."""
+    """Use one torch thread, for tests with small computations whose ranks are threads."""
     torch = needs.module("torch")
 
     before = torch.get_num_threads()
@@ -51,6 +51,6 @@ def one_torch_thread() -> Iterator[None]:
 
 @pytest.fixture
 def one_blas_thread() -> Iterator[None]:
-    """The same for numpy's: each rank gets one core's worth of BLAS, or they would only wait for each other."""
+    """Use one BLAS thread per rank; with more, ranks would wait for each other's."""
     with needs.module("threadpoolctl").threadpool_limits(limits=1):
         yield

@@ -1,8 +1,8 @@
-"""NICs on hosts (softnic/cluster/netns_lab).
+"""NICs in network namespaces (softnic/cluster/netns_lab).
 
 with NetnsHost() as plain, NetnsHost() as host, bad_cable(plain, host, {"loss": "1%"}):
-    plain.vxlan(0)                                   # 10.77.0.1 of the kernel's
-    nic = HostedNic(host, 1, {0: host.peer})         # 10.77.0.2 of ours
+    plain.vxlan(0)                                   # 10.77.0.1 is the kernel's
+    nic = HostedNic(host, 1, {0: host.peer})         # 10.77.0.2 is the NIC's
     with serving([nic]):
         ...
 """

@@ -1,4 +1,4 @@
-"""The one way to skip a test: it needs more than Python 3.11 with headers and venv, and a C compiler.
+"""Skipping of tests that need more than Python 3.11 with headers and venv, and a C compiler.
 
     torch = needs.module("torch")              # in a module or in a test, instead of an import
 
@@ -7,8 +7,8 @@
     @needs.kernels                             # network namespaces and TAP devices without privileges
     @needs.root
 
-The reason for the skip names what is missing and the package that brings it. Where SOFTNIC_TESTS=complete (.ci/run),
-everything has to be there, and the test fails instead.
+The reason for the skip names the missing program and its package. Where SOFTNIC_TESTS=complete (.ci/run),
+nothing may be missing, and the test fails instead.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TOOLS = {
     "tshark": "tshark",
     "unshare": "util-linux",
 }
-"""Programs and Debian's packages of them."""
+"""Debian's package of each program."""
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "ray": "'ray[train]'", "threadpoolctl": "scikit-learn"}
-"""Modules whose package on PyPI has another name."""
+"""Modules whose PyPI package has another name."""
 
 
 def is_complete() -> bool:
@@ -50,14 +50,14 @@ def is_complete() -> bool:
 
 
 def skip(reason: str) -> NoReturn:
-    """Skips the running test, or the module that is being imported; fails it where everything has to be there."""
+    """Skip the running test or the module being imported; fail it if nothing may be missing."""
     if is_complete():
         pytest.fail(f"SOFTNIC_TESTS=complete, but {reason}", pytrace=False)
     pytest.skip(reason, allow_module_level=True)
 
 
 def module(name: str) -> Any:
-    """The imported module. A module that is there but fails to import is an error, not a skip."""
+    """Return the imported module. An installed module that fails to import is an error, not a skip."""
     if not is_installed(name):
         skip(f"not installed: {name} (pip install {DISTRIBUTIONS.get(name, name)})")
     return importlib.import_module(name)
@@ -68,7 +68,7 @@ def is_installed(name: str) -> bool:
 
 
 def missing_tools(*names: str) -> str:
-    """Which of these programs are not on PATH, and what installs them; empty if all are."""
+    """Return which of these programs are not on PATH, and what installs them; empty if all are."""
     absent = [name for name in names if shutil.which(name) is None]
     packages = dict.fromkeys(TOOLS[name] for name in absent)
     return f"not installed: {', '.join(absent)} (apt-get install {' '.join(packages)})" if absent else ""
@@ -91,7 +91,7 @@ def _missing_kernels() -> str:
 
 
 def _mark(missing: Callable[[], str]) -> pytest.MarkDecorator:
-    """For a function that returns why a test cannot run, or an empty string."""
+    """Return a mark for a function that returns why a test cannot run, or an empty string."""
     return pytest.mark.needs.with_args(missing)
 
 
@@ -107,7 +107,7 @@ kernels = _mark(_missing_kernels)
 
 
 def check(item: pytest.Item) -> None:
-    """Skips a test one of whose marks names something that is missing. Called by conftest.py before each test."""
+    """Skip a test if one of its marks reports something missing. Called by conftest.py before each test."""
     for mark in item.iter_markers("needs"):
         if reason := mark.args[0]():
             skip(reason)

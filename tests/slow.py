@@ -1,4 +1,4 @@
-"""Which cases of a matrix run by default."""
+"""Selection of the cases of a matrix that run by default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def slow_after(count: int, cases: Iterable[Any]) -> list[Any]:
-    """These cases for `parametrize`; all but the first `count` are marked slow."""
+    """Return the cases for `parametrize`; all but the first `count` are marked slow."""
     return [
         case if index < count else pytest.param(*_values(case), marks=pytest.mark.slow)
         for index, case in enumerate(cases)

@@ -1,4 +1,4 @@
-"""DESIGN's rooms: what may import what, held against the imports that are really there."""
+"""The import rules of the packages, compared with the actual imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Room -> the rooms it may import. DESIGN's table, in its order; a comment marks what the table does not have.
+# Package -> the packages it may import, in the order of the design's table; comments mark additions to that table.
 MAY_IMPORT: dict[str, set[str]] = {
     # Text of rates, times and sizes; the advice for a missing package.
     "softnic.units": set(),
@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.tapnic": {"_native", "codecs", "packet", "tcp", "nic", "link"},
     "softnic.ipc": set(),
     "softnic.socket": {"ipc"},
-    # The engine runs over TCP connections and is told of its work by work requests.
+    # The engine runs over TCP connections and gets its work as work requests.
     "softnic.collectives": {"codecs", "ipc", "packet", "tcp"},
     # The first process of a host starts its NIC.
     "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
@@ -106,7 +106,7 @@ SANS_IO = ("softnic.packet", "softnic.nic", "softnic.codecs", "softnic.collectiv
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    """Every module of the project with its file."""
+    """Return every module of the project with its file."""
     for base, package in ((ROOT, "softnic"), (ROOT / "daemons", "softnicd")):
         for path in sorted((base / package).rglob("*.py")):
             parts = path.relative_to(base).with_suffix("").parts
@@ -119,7 +119,7 @@ def package_of(module: str) -> str:
 
 
 def imports_of(module: str, path: Path, *, top_level_only: bool = False) -> Iterator[str]:
-    """Every module that a file imports, relative names resolved, wherever in the file the import stands."""
+    """Return every module that a file imports anywhere, with relative names resolved."""
     tree = ast.parse(path.read_text())
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     for node in tree.body if top_level_only else ast.walk(tree):
@@ -168,7 +168,7 @@ def test_sans_io_rooms_read_no_clock_and_make_no_randomness() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_top_level_is_what_the_design_says() -> None:
+def test_top_level_directories_are_those_of_the_design() -> None:
     fixed = {"pyproject.toml", "README.md", "softnic", "native", "daemons", "tests"}
     beside = {"docs", "benchmarks", "CHANGELOG.md", "LICENSE"}
     made = {"build", "dist", "softnic.egg-info"}
@@ -178,7 +178,7 @@ def test_top_level_is_what_the_design_says() -> None:
 
 
 def swallowed(tree: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
-    """The line and the nodes of each `with suppress(...)`, and of each `try` with an empty `except`."""
+    """Yield the line and the nodes of each `with suppress(...)` and of each `try` with an empty `except`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.With | ast.AsyncWith):
             empty = any("suppress" in ast.unparse(item.context_expr) for item in node.items)
@@ -191,7 +191,7 @@ def swallowed(tree: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
 
 
 def assertions(nodes: list[ast.AST], helpers: set[str]) -> Iterator[str]:
-    """The assertions among some nodes: pytest's too, and calls of helpers by their names."""
+    """Return the assertions among some nodes, including pytest's and calls of helpers."""
     for node in nodes:
         if isinstance(node, ast.Assert):
             yield "assert"
@@ -221,17 +221,17 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
 
 FACADES = ROOT / "tests" / "facades"
 PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".ray", ".socket", ".torch"}
-"""What users import, behind "softnic". Every other module is internal."""
+"""Public modules, after "softnic". Every other module is internal."""
 PUBLIC_PRIVATE = {
     "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",
     "_device_types": "torch reads it of every process group",
 }
-"""Private names that belong to somebody else's interface."""
+"""Private names of other projects' interfaces."""
 PATCHING = {"setattr", "delattr", "getattr", "patch", "object", "import_module"}
 
 
 def is_internal(module: str, name: str = "") -> bool:
-    """Whether `import module`, or `from module import name`, reaches what is no user's."""
+    """Return whether `import module`, or `from module import name`, imports an internal name."""
     package, dot, rest = module.partition(".")
     if package != "softnic":
         return package == "softnicd"
@@ -244,13 +244,13 @@ def is_internal(module: str, name: str = "") -> bool:
 
 @functools.cache
 def sources_of_tests() -> list[tuple[Path, ast.Module]]:
-    """Every file of the tests but for the facades."""
+    """Return every file of the tests except the facades."""
     paths = [path for path in sorted((ROOT / "tests").rglob("*.py")) if FACADES not in path.parents]
     return [(path, ast.parse(path.read_text())) for path in paths]
 
 
 def patched(node: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
-    """Of a call like monkeypatch.setattr(where, "name", ...): its line, its first argument, and each text."""
+    """Return line, first argument and each string of a call like monkeypatch.setattr(where, "name", ...)."""
     if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in PATCHING:
         for argument in node.args[:2]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -258,7 +258,7 @@ def patched(node: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
 
 
 def inner_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of each internal module of softnic's that a file imports, or names to patch it."""
+    """Return line and name of each internal module of softnic that a file imports or patches by name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if is_internal(alias.name))
@@ -274,7 +274,7 @@ def inner_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield line, f'"{text}"'
 
 
-def test_tests_import_what_is_internal_through_facades() -> None:
+def test_tests_import_internals_through_facades() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}: export it from a module of tests/facades and import it there"
         for path, tree in sources_of_tests()
@@ -288,7 +288,7 @@ def is_private(name: str) -> bool:
 
 
 def others_modules(tree: ast.Module) -> set[str]:
-    """Names that a file imports from neither softnic nor the tests: what is private there is no concern of ours."""
+    """Return the names that a file imports from neither softnic nor the tests, whose private names are not checked."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -300,7 +300,7 @@ def others_modules(tree: ast.Module) -> set[str]:
 
 
 def own_names(tree: ast.Module) -> set[str]:
-    """Private names that the classes and functions of a file define."""
+    """Return the private names that the classes and functions of a file define."""
     names = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

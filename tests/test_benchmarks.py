@@ -1,4 +1,4 @@
-"""What stands under benchmarks/ starts; its figures are nobody's business here."""
+"""The programs in benchmarks/ run; their figures are not checked here."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_benchmark_tells_how_to_call_it(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_benchmark_has_help(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)  # another benchmark may have imported it
     with pytest.raises(SystemExit) as ended:

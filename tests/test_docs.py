@@ -1,4 +1,4 @@
-"""What documents name is there: files, tests, modules to run, and the flags of commands."""
+"""Files, tests, modules and flags of commands that documents name exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MADE_BY_USERS = {"softnic/machine.json"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_and_modules_are_there(page: Path) -> None:
+def test_files_and_modules_exist(page: Path) -> None:
     text = page.read_text()
     files = set(re.findall(r"`((?:softnic|daemons|native|tests|benchmarks|docs)/[\w./]+)`", text)) - MADE_BY_USERS
     assert [name for name in files if not (ROOT / name).exists()] == []
@@ -36,14 +36,14 @@ def test_files_and_modules_are_there(page: Path) -> None:
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Of the RFC tables: RFC, where, tested by."""
+    """Return the rows of the RFC tables: RFC, where, tested by."""
     for line in (ROOT / "docs" / "rfcs.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 5 and not set(cells[0]) <= {"-"}:
             yield cells[0], cells[2], cells[3]
 
 
-def test_each_rfc_is_where_its_row_says_and_tested_by_what_it_says() -> None:
+def test_the_files_and_tests_of_each_rfc_exist() -> None:
     wrong = []
     for rfc, where, tested in rows():
         for cell, room in ((where, "softnic"), (tested, "tests/tcp")):
@@ -62,7 +62,7 @@ def test_each_rfc_is_where_its_row_says_and_tested_by_what_it_says() -> None:
 
 @cache
 def flags_of(command: str) -> frozenset[str]:
-    """Those that its --help lists."""
+    """Return the flags that --help of a command lists."""
     if command == "softnicd":
         said = parser().format_help()
     else:
@@ -98,14 +98,14 @@ def test_commands_are_found_in_documents() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub generates them."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_are_valid(page: Path) -> None:
     wrong = []
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         name, _, anchor = target.partition("#")
@@ -119,7 +119,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert wrong == []
 
 
-def test_pages_that_sources_name_are_there() -> None:
+def test_pages_that_sources_name_exist() -> None:
     sources = [
         path
         for folder in ("softnic", "daemons", "native", "benchmarks", "tests")
@@ -135,7 +135,7 @@ def test_pages_that_sources_name_are_there() -> None:
     assert sorted(wrong) == []
 
 
-def test_items_that_sources_and_pages_name_can_be_made() -> None:
+def test_figures_and_tables_that_sources_and_pages_name_are_reproduced() -> None:
     wrong = []
     for path in [*PAGES, *(ROOT / "softnic").rglob("*.py")]:
         for paper, item in re.findall(r"\b(inceptionn|smartnic|lgc|a2dtwp) ((?:fig|table)\d+)\b", path.read_text()):

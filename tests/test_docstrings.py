@@ -28,7 +28,7 @@ def own(thing: Any) -> bool:
 
 
 def public(name: str) -> Iterator[tuple[str, Any, str]]:
-    """Every public function, class and method of a module: its dotted name, itself, the docstring of its class."""
+    """Yield each public function, class and method of a module: dotted name, object, docstring of its class."""
     module = importlib.import_module(name)
     standard = set(dir(socket)) | set(dir(socket.socket)) if name == "softnic.socket" else set()
     for attribute in getattr(module, "__all__", None) or [each for each in dir(module) if not each.startswith("_")]:
@@ -53,7 +53,7 @@ def public(name: str) -> Iterator[tuple[str, Any, str]]:
 
 
 def missing(thing: Any, owner: str = "") -> list[str]:
-    """What the docstring of a function, class or property does not have: a first sentence, a parameter, the result.
+    """Return what the docstring of a function, class or property lacks: a first sentence, a parameter, the result.
 
     `owner` is the docstring of its class, which may describe parameters that several methods have.
     """

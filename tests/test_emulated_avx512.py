@@ -1,8 +1,8 @@
 """The AVX-512 kernels on machines without AVX-512: the tests of tests/codecs, over intrinsics in portable C.
 
 tests/codecs runs once for each implementation that the machine has. Here it runs for `avx512` with a library of its
-own, in which the intrinsics are SIMDe's (Debian: libsimde-dev). What that shows is what the source says; that
-compilers make the right instructions of it is shown only by a machine that has them, or by a whole one emulated.
+own, in which the intrinsics are SIMDe's (Debian: libsimde-dev). This tests the source;
+the instructions that compilers generate are tested only on a machine that has them, or on an emulated one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree whose library has AVX-512 kernels for every machine."""
+    """Return a copy of the tree whose library has AVX-512 kernels on every machine."""
     tree = tmp_path_factory.mktemp("emulated")
     if run("cc", "-fsyntax-only", str(ROOT / EMULATED), cwd=tree).returncode:
         needs.skip("not installed: SIMDe for this compiler (apt-get install libsimde-dev)")

@@ -1,4 +1,4 @@
-"""The programs of docs/examples, started as they say themselves; with two ranks, as starting PyTorch takes its time."""
+"""The programs of docs/examples, run by the commands in their docstrings; on two ranks, as PyTorch starts slowly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STARTS = {
 
 
 def command(program: str, launcher: str, *more: str) -> list[str]:
-    """What the program's docstring says, for two ranks."""
+    """Return the command in the program's docstring, for two ranks."""
     text = ast.get_docstring(ast.parse((EXAMPLES / program).read_text())) or ""
     [line] = re.findall(rf"^ *({launcher} .*{re.escape(program)}.*)$", text, re.MULTILINE)
     words = [{"4": "2", "python": sys.executable}.get(word, word) for word in line.split()[1:]]
@@ -36,13 +36,13 @@ def command(program: str, launcher: str, *more: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with nothing of a job that it may itself be part of."""
+    """Return this process's environment without the variables of any job that it belongs to."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("SOFTNIC_", "OMP_", "RAY_"))}
 
 
 @contextmanager
 def started(argv: list[str], directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own, all of which ends with the block."""
+    """Start a command in its own session, whose processes are all killed at the end of the block."""
     for program in EXAMPLES.glob("*.py"):
         shutil.copy(program, directory)
     process = subprocess.Popen(
@@ -64,7 +64,7 @@ def started(argv: list[str], directory: Path) -> Iterator[subprocess.Popen[str]]
 
 
 def said(argv: list[str], directory: Path) -> str:
-    """What a program says, which has to end well."""
+    """Return the output of a program, which must exit with 0."""
     with started(argv, directory) as process:
         text, _ = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0, text
@@ -106,7 +106,7 @@ def test_a_plain_loop_under_mpirun(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path) -> None:
+def test_training_continues_when_torchrun_restarts_its_workers(tmp_path: Path) -> None:
     with started(command("elastic.py", "torchrun", "--steps", "600"), tmp_path) as process:
         assert process.stdout is not None
         worker, text = 0, ""
@@ -125,7 +125,7 @@ def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path)
 
 @pytest.mark.slow
 def test_ray_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two of Ray's nodes on this machine, a NIC each. Starting Ray takes longer than all other tests of this file."""
+    """Two Ray nodes on this machine, each with a NIC. Starting Ray takes longer than all other tests of this file."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     needs.module("ray")
     from ray.cluster_utils import Cluster

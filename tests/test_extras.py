@@ -1,4 +1,4 @@
-"""What is said of optional packages agrees with pyproject.toml, and installs them."""
+"""Messages and pages about optional packages agree with pyproject.toml and install them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_line_names_the_command() -> None:
 
 
 def test_no_page_and_no_message_names_a_package_of_an_index() -> None:
-    """softnic is in none: `pip install softnic` would install something else, or nothing."""
+    """softnic is in no index: `pip install softnic` would install another package or none."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "softnic").rglob("*.py")]
     index = re.compile(r"softnic\\?\[\w+\]|pip install '?softnic\b(?!-).*")
     assert [f"{page.name}: {found}" for page in pages for found in index.findall(page.read_text())] == []

@@ -1,4 +1,4 @@
-"""The programs of the user's guide that are whole run as written."""
+"""The complete programs of the user's guide run as written."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def test_a_program_of_the_guide(name: str, tmp_path: Path) -> None:
     assert SAYS[name] in done.stdout
 
 
-def test_all_of_them_are_known() -> None:
+def test_every_complete_program_is_tested() -> None:
     assert set(PROGRAMS) == set(SAYS)

@@ -1,4 +1,4 @@
-"""Names that softnic once had for what the field calls otherwise do not come back."""
+"""Former names that differ from the field's terms are not used again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pyproject.toml alone builds sdist and wheel, and what they hold works away from the checkout."""
+"""pyproject.toml builds an sdist and a wheel that work outside the checkout."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from the sdist, not from the checkout."""
+    """Return the wheel built from the sdist, not from the checkout."""
     out = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(out), str(sdist), cwd=out)
     (path,) = out.glob("softnic-*.whl")
     return path
 
 
-def test_sdist_holds_every_source_and_nothing_made(sdist: Path) -> None:
+def test_sdist_has_every_source_and_no_generated_file(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     native = {f"native/{path.name}" for path in (ROOT / "native").glob("*.[ch]")} | {"native/build_native.py"}
@@ -61,7 +61,7 @@ def test_sdist_holds_every_source_and_nothing_made(sdist: Path) -> None:
 
 
 @pytest.mark.slow
-def test_wheel_holds_every_module_and_serves_every_later_python(wheel: Path) -> None:
+def test_wheel_has_every_module_and_supports_later_pythons(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "softnic").rglob("*.py")}

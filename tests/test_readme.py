@@ -1,4 +1,4 @@
-"""What the README says is true: its programs run as written, and what it calls unsupported is."""
+"""The README is correct: its programs run as written, and features listed as unsupported are unsupported."""
 
 from __future__ import annotations
 
@@ -100,13 +100,13 @@ def test_training_with_pytorch_as_written(tmp_path: Path) -> None:
     assert re.search(r"^loss \d+\.\d$", done.stdout, re.MULTILINE)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_are_valid() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_supported_codecs_are_those_there_are() -> None:
+def test_the_table_of_codecs_is_complete() -> None:
     [row] = [line for line in README.splitlines() if line.startswith("| Codecs | ")]
     named = re.findall(r"`([a-z]+)`", row.split("|")[2])
     assert sorted(named) == sorted([*codecs.names(), "auto"])
@@ -114,7 +114,7 @@ def test_supported_codecs_are_those_there_are() -> None:
 
 
 class TestNotSupported:
-    """The right column of the README's table. When one of these starts to work, the table is to be changed."""
+    """The right column of the README's table. When one of these starts to work, change the table."""
 
     def test_sockets(self) -> None:
         for family, kind in ((socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET6, socket.SOCK_STREAM)):

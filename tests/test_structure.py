@@ -1,4 +1,4 @@
-"""Structure of the sources: no circle of files, no class name twice, no long file or function."""
+"""Structure of the sources: no import cycle, no duplicate class name, no long file or function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOLDERS = ("softnic", "daemons", "native", "benchmarks")
 
 
 def imported_files() -> dict[str, set[str]]:
-    """Every module with the modules of the project that it imports, imports for type checkers included."""
+    """Return every module with the project's modules that it imports, including imports for type checkers."""
     known = dict(modules())
     found: dict[str, set[str]] = {}
     for module, path in known.items():
@@ -31,14 +31,14 @@ def imported_files() -> dict[str, set[str]]:
             for alias in node.names
         }
         found[module] = {name for name in names if name in known and name != module}
-        # A package that is imported for one of its modules is not what the importer depends on.
+        # Importing a module of a package is not a dependency on the package itself.
         found[module] -= {
             name for name in found[module] if any(other.startswith(f"{name}.") for other in found[module])
         }
     return found
 
 
-def test_no_two_files_import_each_other_directly_or_through_others() -> None:
+def test_there_is_no_import_cycle() -> None:
     try:
         graphlib.TopologicalSorter(imported_files()).prepare()
     except graphlib.CycleError as error:
@@ -46,7 +46,7 @@ def test_no_two_files_import_each_other_directly_or_through_others() -> None:
 
 
 def classes() -> Iterator[tuple[str, str]]:
-    """Name and module of each public class of the product."""
+    """Return name and module of each public class of the product."""
     for module, path in modules():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
@@ -74,7 +74,7 @@ def sources() -> Iterator[Path]:
                 yield path
 
 
-def test_no_file_is_longer_than_one_can_read_at_once() -> None:
+def test_no_file_is_longer_than_the_limit() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
         for path in sources()
@@ -83,7 +83,7 @@ def test_no_file_is_longer_than_one_can_read_at_once() -> None:
     assert long == {}
 
 
-def test_no_function_is_longer_than_a_screen() -> None:
+def test_no_function_is_longer_than_the_limit() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
         for path in sources()

@@ -1,4 +1,4 @@
-"""What `softnic bench` measures with."""
+"""The measurements of `softnic bench`."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ __all__ = [
 
 
 def shared_nics() -> list[nic_launcher.NicReference]:
-    """Return the NICs that this process has started or uses."""
+    """Return the shared NICs that this process has started or uses."""
     return list(nic_launcher._nics)
 
 
 def use_shared_nics(monkeypatch: pytest.MonkeyPatch, nics: list[nic_launcher.NicReference]) -> None:
-    """Let these be the NICs that this process has."""
+    """Replace the shared NICs of this process."""
     monkeypatch.setattr(nic_launcher, "_nics", nics)
 
 

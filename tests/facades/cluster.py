@@ -1,4 +1,4 @@
-"""Many nodes on one machine: processes, kernels in namespaces, supervision."""
+"""Several nodes on one machine: processes, kernels in namespaces, supervision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inside of softnic.codecs: reductions, feedback, payload headers, the choice of kernels."""
+"""The internals of softnic.codecs: reductions, feedback, payload headers, the choice of kernels."""
 
 from __future__ import annotations
 

@@ -57,5 +57,5 @@ __all__ = [
 
 
 def report_local_stall(executor: CollectiveEngine, text: str) -> None:
-    """Tell a rank's executor that its own NIC stood still, in these words."""
+    """Report to a rank's executor that its own NIC was suspended, with this text."""
     executor.local_fault = text

@@ -128,7 +128,7 @@ def offload_queue(comm: Communicator) -> OffloadQueue:
 
 
 def has_unsent(queue: OffloadQueue) -> bool:
-    """Return whether requests wait in the process because the NIC takes no more."""
+    """Return whether requests wait in the process because the NIC's queue is full."""
     return bool(queue._unsent)
 
 
@@ -153,20 +153,20 @@ def is_idle(pool: Scratch) -> bool:
 
 
 def poll_heartbeat(heartbeat: Heartbeat, now: float) -> None:
-    """Ask the NIC if it is time to; raise OSError if it is lost."""
+    """Send a heartbeat to the NIC if one is due; raise OSError if the NIC is lost."""
     heartbeat.poll(now)
 
 
 def on_heartbeat_reply(heartbeat: Heartbeat, now: float) -> None:
-    """Note that the NIC was heard."""
+    """Record a reply of the NIC to a heartbeat."""
     heartbeat.on_reply(now)
 
 
 def wake(waker: Waker) -> None:
-    """Make a waker readable."""
+    """Make a wakeup descriptor readable."""
     waker.wake()
 
 
 def clear(waker: Waker) -> None:
-    """Make a waker unreadable."""
+    """Make a wakeup descriptor unreadable."""
     waker.clear()

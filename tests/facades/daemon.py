@@ -53,7 +53,7 @@ __all__ = [
 
 @contextmanager
 def on_wire(make: Callable[..., object]) -> Iterator[None]:
-    """Let daemons that are made inside use what `make` returns as their wire."""
+    """Let daemons created within the block use the link that `make` returns as their wire."""
     with mock.patch.object(pump, "open_wire", make):
         yield
 
@@ -75,7 +75,7 @@ def reply_to(daemon: Daemon, packet: bytes, fd: int | None, owner: object) -> co
 
 
 def unreleased(daemon: Daemon) -> dict[str, int]:
-    """Return how many of each kind a daemon still holds for programs."""
+    """Return the number of each kind of resource that a daemon still holds for programs."""
     held = {
         "streams": len(daemon.streams.table.streams),
         "streams by fd": len(daemon.streams.table.by_fd),

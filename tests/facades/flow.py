@@ -13,7 +13,7 @@ __all__ = ["FlowView", "flow"]
 
 
 class FlowView:
-    """Where a connection keeps its state is known here only."""
+    """The state of a connection under the names of RFCs; only this class knows where each field is stored."""
 
     __slots__ = ("_connection",)
 
@@ -106,7 +106,7 @@ class FlowView:
 
     @property
     def out_of_order(self) -> list[tuple[int, memoryview]]:
-        """What came out of order: position and bytes of each piece."""
+        """The out-of-order data: position and bytes of each piece."""
         return self._connection.rcv.waiting
 
     @property

@@ -1,4 +1,4 @@
-"""The inside of softnic.gradients: sparse exchanges, adaptive weight precision, error bounds."""
+"""The internals of softnic.gradients: sparse exchanges, adaptive weight precision, error bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program and its NIC say to each other: control protocol, work queue."""
+"""The protocols between a program and its NIC: control protocol, work queue."""
 
 from __future__ import annotations
 

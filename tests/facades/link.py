@@ -1,4 +1,4 @@
-"""What frames leave through: UDP with VXLAN, the emulation of bad links, filters of unknown sources."""
+"""Links: UDP with VXLAN, the emulation of bad links, filters of unknown sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def change_rate(link: EmulatedLink, rate_bps: float) -> None:
-    """Give an emulated link another rate while it is in use."""
+    """Change the rate of an emulated link while it is in use."""
     link._byte_s = 8 / rate_bps
 
 
@@ -64,5 +64,5 @@ def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
 
 
 def tx_space(link: Link, now: float) -> int:
-    """Return how many bytes a link takes now."""
+    """Return the number of bytes that a link accepts now."""
     return link.tx_space(now)

@@ -1,4 +1,4 @@
-"""Hosts of a kernel each, joined by cables that may be bad."""
+"""Hosts in network namespaces, each with a kernel network stack, joined by cables with configurable faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults planted in the code, for tests of what must notice them."""
+"""Faults planted in the code, for tests of the checks that must detect them."""
 
 from __future__ import annotations
 

@@ -30,6 +30,6 @@ __all__ = [
 
 
 def counters_of(link: VxlanLink) -> SecureCounters:
-    """Return what an encrypted link counts of its encryption."""
+    """Return the counters of a link's encryption."""
     assert link._channel is not None
     return link._channel.counted

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def forget_flows(node: TapNic) -> None:
-    """Let a NIC forget every flow that it has seen begin."""
+    """Let a NIC forget every flow whose SYN it has seen."""
     node.flows._flows.clear()
 
 

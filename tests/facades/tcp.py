@@ -115,7 +115,7 @@ __all__ = [
 
 
 def learn_neighbour(host: Host, ip: int, mac: bytes, now: float) -> None:
-    """Let a host know the MAC of an address without asking."""
+    """Add an entry to a host's ARP cache."""
     host._neighbours.learn(ip, mac, now, unasked=True)
 
 
@@ -130,12 +130,12 @@ def limit_ephemeral_ports(monkeypatch: pytest.MonkeyPatch, ports: range) -> None
 
 
 def queued_timers(stack: TcpStack) -> int:
-    """Return the length of the timer queue, with entries that no longer count."""
+    """Return the length of the timer queue, including obsolete entries."""
     return len(stack.scheduler._timers)
 
 
 def remaining(stack: TcpStack) -> dict[str, int]:
-    """Return how many of each kind a stack still holds: nothing once all connections are over."""
+    """Return the number of each kind of object that a stack still holds: zero once all connections are closed."""
     return {
         "connections": len(stack.connections),
         "time-waits": len(stack._time_waits),

@@ -1,4 +1,4 @@
-"""The inside of softnic.torch. Importing it imports torch."""
+"""The internals of softnic.torch. Importing this module imports torch."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ __all__ = [
 
 
 def pin_by(monkeypatch: pytest.MonkeyPatch, pin: Callable[[torch.Tensor], torch.Tensor]) -> None:
-    """Let memory for copies from and to a GPU be made by `pin`, which gets what it is to be like."""
+    """Let `pin` allocate memory for copies from and to a GPU; its argument is a tensor of that shape and type."""
     monkeypatch.setattr(gpu_copies, "_pinned", pin)

@@ -1,4 +1,4 @@
-"""Both kinds of LGC on ranks: phases compared with calculations by hand, equal bits, no gradient lost, bytes counted."""
+"""Both kinds of LGC on ranks: phases compared with calculations by hand, equal bits, no loss, bytes counted."""
 
 from __future__ import annotations
 
