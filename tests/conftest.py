@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tes
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup did; programs that tests start would inherit it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if len(tempfile.gettempdir()) > 20:  # the path of a Unix socket in `tmp_path` must fit into 107 bytes
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/tmp")
 
 
 @pytest.hookimpl(tryfirst=True)
