@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from softnic import MPI, Cluster, codecs, socket
+from tests.documented import run_program
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -69,18 +70,9 @@ def test_tagging_a_socket_as_written() -> None:
 def test_training_loop_as_written(tmp_path: Path) -> None:
     program = next(block for block in python_blocks() if "COMM_WORLD" in block)
     assert len([line for line in program.splitlines() if line and not line.startswith("#")]) <= 15
-    (tmp_path / "train.py").write_text(program.replace("range(100)", "range(3)"))
-    done = subprocess.run(
-        [*SOFTNIC, "run", "-n", "4", "--rate", "1gbit", "--delay", "50us", "--", sys.executable, "train.py"],
-        cwd=tmp_path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "every rank holds the same bits" in done.stdout
+    program = program.replace("range(100)", "range(3)")
+    output = run_program(tmp_path, "train.py", program, "-n", "4", "--rate", "1gbit", "--delay", "50us")
+    assert "every rank holds the same bits" in output
 
 
 @pytest.mark.slow

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests import needs
+from tests.documented import run_program
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
@@ -19,19 +17,9 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 def test_a_torch_loop_with_an_aggregator(tmp_path: Path) -> None:
     needs.module("torch")
     [program] = re.findall(r"```python\n# aggregated\.py\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    (tmp_path / "aggregated.py").write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-m", "softnic", "run", "-n", "3", "--", sys.executable, "aggregated.py"],
-        cwd=tmp_path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    said = re.search(r"weights: ([\d.]+) to 1, last with (\{.*\}) bits", done.stdout)
-    loss = re.search(r"loss ([\d.]+)", done.stdout)
+    output = run_program(tmp_path, "aggregated.py", program, "-n", "3")
+    said = re.search(r"weights: ([\d.]+) to 1, last with (\{.*\}) bits", output)
+    loss = re.search(r"loss ([\d.]+)", output)
     assert said is not None
     assert loss is not None
     assert 1 < float(said[1]) < 4

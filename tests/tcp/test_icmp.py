@@ -29,11 +29,6 @@ def tell(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHA
     script.host.receive_frame(error(script, about, code, kind=kind, mtu=mtu), script.now)
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestWhileOpening:
     def opening(self, script: Script) -> tuple[Connection, Segment]:
         script.sport = 80

@@ -11,11 +11,6 @@ from tests.tcp.lab import TAGGED, Filter, Lab, Pump, Wire
 from tests.tcp.script import ACK, MSS, SYN, Script
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 def starts(script: Script, segments: list[Segment]) -> list[int]:
     return [position for _, position, _, length in script.shape(segments) if length]
 

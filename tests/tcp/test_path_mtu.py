@@ -16,11 +16,6 @@ from tests.tcp.script import ACK, MSS, SYN, Script
 from tests.tcp.test_icmp import ROUTER, TOO_LONG, tell
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestPathMtu:
     def test_a_path_mtu_expires_after_ten_minutes(self) -> None:
         assert LIFETIME_S == 600

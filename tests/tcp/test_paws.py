@@ -9,11 +9,6 @@ import pytest
 from tests.tcp.script import ACK, PEER, RST, Script
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestPaws:
     def test_an_older_timestamp_is_dropped_and_answered(self, script: Script) -> None:
         connection = script.accept(timestamps=(1000, 0))

@@ -10,11 +10,6 @@ from tests.facades.tcp import State
 from tests.tcp.script import ACK, Script, state_of
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestSilence:
     def test_unacknowledged_data_times_out(self, script: Script) -> None:
         connection = script.established()

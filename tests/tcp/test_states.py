@@ -12,11 +12,6 @@ from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State,
 from tests.tcp.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestClosed:
     def test_a_segment_with_ack_gets_a_reset_at_its_ack(self, script: Script) -> None:
         assert script.shape(script.receive(ACK, 7, 9)) == [("R", 9, 0, 0)]

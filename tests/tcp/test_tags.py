@@ -16,11 +16,6 @@ FLOATS = Tag(TAGGED)
 CODEC = Tag(TAGGED, "bounded:12")
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 def spans(connection: Connection, segments: list[Segment]) -> list[tuple[int, int, int]]:
     """Returns (offset of the first byte, length, ToS) of each segment."""
     return [(seq.position(flow(connection).iss, s.seq, 0) - 1, len(s.payload), s.tos) for s in segments if s.payload]

@@ -11,11 +11,6 @@ from tests.facades.tcp import State
 from tests.tcp.script import ACK, FIN, RST, SYN, Script, state_of
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestTimeWait:
     def enter(self, script: Script) -> None:
         self.connection = script.accept(timestamps=(1000, 0))

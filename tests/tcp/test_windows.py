@@ -12,11 +12,6 @@ from tests.facades.tcp import Closed, Readable, State, TcpConfig, Writable
 from tests.tcp.script import ACK, FIN, MSS, PSH, SYN, Script, state_of
 
 
-@pytest.fixture
-def script() -> Script:
-    return Script()
-
-
 class TestPeersWindow:
     def test_no_more_than_it_takes(self, script: Script) -> None:
         connection = script.established()
