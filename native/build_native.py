@@ -42,15 +42,19 @@ _PART = """
 static PyObject *{part}_type;
 static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {{
-    (void)kwargs;
-    return view_new(type, args, offsetof(sn_flow, {part}));
+    return view_new(type, args, kwargs, offsetof(sn_flow, {part}));
 }}
 static PyObject *{part}_copy(PyObject *view, PyObject *other)
 {{
     return copy_part(view, other, {part}_type, sizeof(sn_{part}));
 }}
+static PyObject *{part}_move(PyObject *view, PyObject *memory)
+{{
+    return move_part(view, memory, offsetof(sn_flow, {part}), sizeof(sn_{part}));
+}}
 static PyMethodDef {part}_methods[] = {{
     {{"copy_fields", {part}_copy, METH_O, "Takes the values of all fields from another view."}},
+    {{"move_to", {part}_move, METH_O, "Shares the memory of a flow from now on, with the values of this view."}},
     {{NULL, NULL, 0, NULL}},
 }};
 static PyGetSetDef {part}_fields[] = {{

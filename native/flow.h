@@ -77,8 +77,6 @@ typedef struct {
 
 typedef struct {
     bool eof;
-    bool has_gap;
-    bool reports;
     int64_t irs;
     int64_t rcv_nxt;
     int64_t rcv_adv;
@@ -87,6 +85,11 @@ typedef struct {
     int64_t unread;
     int64_t largest;
 } sn_receive;
+
+typedef struct {
+    bool has_gap;
+    bool has_repeated;
+} sn_reassembly;
 
 typedef struct {
     double srtt;
@@ -181,6 +184,7 @@ typedef struct {
 typedef struct sn_flow {
     sn_connection connection;
     sn_receive receive;
+    sn_reassembly reassembly;
     sn_timestamps timestamps;
     sn_delayed_ack delayed_ack;
     sn_receive_tuning receive_tuning;

@@ -1,7 +1,7 @@
 /* The Python module softnic._flow: a flow's memory, and classes whose attributes are its fields.
 
-   A class derived from one of these is created with a `Memory` as its first argument, and shares that flow; with any
-   other argument, or none, it has memory of its own. The fields are written by build_native.py from the headers. */
+   A class derived from one of these is created with a `Memory` as its first argument or as `memory`, and shares that
+   flow; without one it has memory of its own. The fields are written by build_native.py from the headers. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
@@ -78,9 +78,11 @@ static PyType_Spec memory_spec = {
     "softnic._flow.Memory", sizeof(Memory), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots,
 };
 
-static PyObject *view_new(PyTypeObject *type, PyObject *args, size_t offset)
+static PyObject *view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs, size_t offset)
 {
     PyObject *memory = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    if (kwargs != NULL && PyDict_GetItemString(kwargs, "memory") != NULL)
+        memory = PyDict_GetItemString(kwargs, "memory");
     if (memory != NULL && Py_TYPE(memory) == (PyTypeObject *)memory_type)
         Py_INCREF(memory);
     else if ((memory = new_memory()) == NULL)
@@ -215,12 +217,28 @@ static PyObject *copy_part(PyObject *object, PyObject *other, PyObject *type, si
     return Py_NewRef(Py_None);
 }
 
+static PyObject *move_part(PyObject *object, PyObject *memory, size_t offset, size_t size)
+{
+    View *view = (View *)object;
+    if (Py_TYPE(memory) != (PyTypeObject *)memory_type) {
+        PyErr_SetString(PyExc_TypeError, "move_to takes the Memory of a flow");
+        return NULL;
+    }
+    char *part = (char *)((Memory *)memory)->flow + offset;
+    memmove(part, view->part, size);
+    PyObject *before = view->memory;
+    view->memory = Py_NewRef(memory);
+    view->part = part;
+    Py_DECREF(before);
+    return Py_NewRef(Py_None);
+}
+
 typedef struct {
     PyType_Spec *spec;
     PyObject **type;
 } part_type;
 
-/* Written by build_native.py: for each part its new, copy_fields, fields and type; and `parts`, all of them. */
+/* Written by build_native.py: for each part its new, copy_fields, move_to, fields and type; and `parts`, all of them. */
 #include "flow_fields.h"
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyObject **type)

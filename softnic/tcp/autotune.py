@@ -12,6 +12,7 @@ wire.
 
 from __future__ import annotations
 
+from softnic._flow import Memory, ReceiveTuningFields
 from softnic.tcp.budget import Budget
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import SendBuffer
@@ -22,20 +23,24 @@ _ROUNDS = 4
 _SLOW = 1 / 8
 
 
-class ReceiveTuning:
+class ReceiveTuning(ReceiveTuningFields):
     """State of one connection. From `round_ends` on `round` is to be called with the next segment with data."""
 
-    __slots__ = ("_budget", "_most", "_position", "_rtt_s", "_started", "_taken", "round_ends")
+    __slots__ = ("_budget",)
 
-    def __init__(self, most: int, budget: Budget) -> None:
-        self._most = most
+    most: int
+    taken: int
+    """Bytes taken from the budget."""
+    position: int
+    started: float
+    rtt_s: float
+    round_ends: float
+
+    def __init__(self, most: int, budget: Budget, *, memory: Memory | None = None) -> None:
+        del memory
+        self.most = most
         self._budget = budget
-        self._taken = 0
-        """Bytes taken from the budget."""
-        self._position = 1
-        self._started = 0.0
-        self._rtt_s = 0.0
-        self.round_ends = 0.0
+        self.position = 1
 
     def round(self, rcv: ReceiveState, now: float, srtt_s: float, echoed_s: float | None) -> None:
         """Tunes the buffer at the end of a round trip.
@@ -44,33 +49,33 @@ class ReceiveTuning:
         segment (RFC 7323, section 4.2), which is too long if the peer was idle.
         """
         self._sample(srtt_s, echoed_s)
-        taken = rcv.rcv_nxt - rcv.unread - self._position
-        elapsed = now - self._started
-        if elapsed > 0 and self._started:
-            self._grow(rcv, int(_ROUNDS * taken * min(1.0, self._rtt_s / elapsed)))
-        self._position += taken
-        self._started = now
-        self.round_ends = now + self._rtt_s
+        taken = rcv.rcv_nxt - rcv.unread - self.position
+        elapsed = now - self.started
+        if elapsed > 0 and self.started:
+            self._grow(rcv, int(_ROUNDS * taken * min(1.0, self.rtt_s / elapsed)))
+        self.position += taken
+        self.started = now
+        self.round_ends = now + self.rtt_s
 
     def _sample(self, srtt_s: float, echoed_s: float | None) -> None:
         sample = max(_TICK_S, srtt_s if echoed_s is None else echoed_s + _TICK_S)
-        if self._rtt_s == 0.0:
-            self._rtt_s = max(_TICK_S, srtt_s) if srtt_s else sample
-        elif sample < self._rtt_s:
-            self._rtt_s = sample
+        if self.rtt_s == 0.0:
+            self.rtt_s = max(_TICK_S, srtt_s) if srtt_s else sample
+        elif sample < self.rtt_s:
+            self.rtt_s = sample
         else:
-            self._rtt_s += _SLOW * (sample - self._rtt_s)
+            self.rtt_s += _SLOW * (sample - self.rtt_s)
 
     def _grow(self, rcv: ReceiveState, wanted: int) -> None:
-        more = min(wanted, self._most, rcv.largest) - rcv.capacity
+        more = min(wanted, self.most, rcv.largest) - rcv.capacity
         if more > 0 and self._budget.take(more):
-            self._taken += more
+            self.taken += more
             rcv.grow(more)
 
     def end(self) -> None:
         """Returns the budget at the end of the connection."""
-        self._budget.give(self._taken)
-        self._taken = 0
+        self._budget.give(self.taken)
+        self.taken = 0
 
 
 class SendTuning:

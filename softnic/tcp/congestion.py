@@ -11,9 +11,9 @@ remains of it after a loss. Retransmission is not their task (recovery.py).
 
 from __future__ import annotations
 
-from copy import copy
 from typing import ClassVar
 
+from softnic._flow import CongestionFields, Memory
 from softnic.tcp.hystart import HyStart
 from softnic.tcp.scoreboard import Ack
 
@@ -22,25 +22,39 @@ INITIAL_WINDOW = 10
 INFINITY = 1 << 40
 
 
-class Congestion:
+class Congestion(CongestionFields):
     """Base of the algorithms. `before` is the one that it replaces, and whose window it continues with."""
 
     name: ClassVar[str]
+    number: ClassVar[int] = 0
+    """Number of the algorithm in native/flow.h; 0: its window grows in Python only."""
     reduces: ClassVar[bool] = True
     """A loss reduces the window, by proportional rate reduction (RFC 6937)."""
 
+    algorithm: int
+    """`number`, for the fast path."""
+    smss: int
+    cwnd: int
+    ssthresh: int
+    restarting: bool
+    """No round trip was measured since the connection was idle."""
+
     def __init__(self, smss: int, before: Congestion | None = None) -> None:
+        self.algorithm = self.number
         self.smss = smss
-        self.cwnd: int = INITIAL_WINDOW * smss if before is None else before.cwnd
-        self.ssthresh: int = INFINITY if before is None else before.ssthresh
-        self.hystart = HyStart()
-        self._restarting = False
-        """No round trip was measured since the connection was idle."""
+        self.cwnd = INITIAL_WINDOW * smss if before is None else before.cwnd
+        self.ssthresh = INFINITY if before is None else before.ssthresh
+        self.hystart = HyStart(memory=self.memory)
+
+    def attach(self, memory: Memory) -> None:
+        """Moves the state into the memory of a flow."""
+        self.move_to(memory)
+        self.hystart.move_to(memory)
 
     def on_ack(self, ack: Ack) -> None:
         """Grows the window after an acknowledgement outside recovery."""
         if ack.rtt > 0:
-            self._restarting = False
+            self.restarting = False
         left = ack.wire_bytes
         used = 2 * ack.flight_size >= self.cwnd
         if self.cwnd < self.ssthresh:
@@ -77,8 +91,8 @@ class Congestion:
         HyStart++ restarts too (RFC 9406, section 4.3).
         """
         self.cwnd = min(self.cwnd, INITIAL_WINDOW * self.smss)
-        self.hystart = HyStart()
-        self._restarting = True
+        self.hystart.restart()
+        self.restarting = True
 
     def pacing_rate(self, rtt: float) -> float | None:
         """Returns the pacing rate in wire bytes per second; None: not paced.
@@ -86,7 +100,7 @@ class Congestion:
         Above window / round trip, so that pacing does not limit growth (as in Linux: 2 times in slow start, then 1.2
         times). The first window after an idle time is not paced: its round trip is not known yet.
         """
-        if self._restarting:
+        if self.restarting:
             return None
         return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / rtt
 
@@ -99,6 +113,9 @@ class Congestion:
 
     def snapshot(self) -> Congestion:
         """Returns a copy, to undo a needless reduction."""
-        other = copy(self)
-        other.hystart = copy(self.hystart)
+        other = type(self)(self.smss)
+        other.__dict__.update(self.__dict__)
+        other.copy_fields(self)
+        other.hystart = HyStart(memory=other.memory)
+        other.hystart.copy_fields(self.hystart)
         return other

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.arm_timers import arm_close
-from softnic.tcp.flow import Flow
+from softnic.tcp.flow import Flow, FlowServices
 from softnic.tcp.info import ConnectionInfo, info_of
 from softnic.tcp.keepalive import set_keepalive
 from softnic.tcp.output import request_ack
@@ -60,8 +60,8 @@ class Connection(Flow):
 
     __slots__ = ("_readable",)
 
-    def __post_init__(self, iss: int, now: float) -> None:
-        super().__post_init__(iss, now)
+    def __init__(self, tcp: FlowServices, local: tuple[int, int], peer: tuple[int, int], iss: int, now: float) -> None:
+        super().__init__(tcp, local, peer, iss, now)
         self._readable = Readable(self)
 
     # Writing

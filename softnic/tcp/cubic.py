@@ -21,42 +21,45 @@ class Cubic(Congestion):
     """As Congestion."""
 
     name = "cubic"
+    number = 2
+
+    w_max: float
+    """The window before the last loss."""
+    prior: float
+    """And the one that was reduced, before fast convergence."""
+    began_at: float | None
+    """Of this congestion avoidance; None: not yet."""
+    k: float
+    """Seconds from then until the window is `w_max` again."""
+    estimate: float
+    """What Reno's window would be."""
+    seen_at: float
 
     def __init__(self, smss: int, before: Congestion | None = None) -> None:
         super().__init__(smss, before)
-        self._w_max = 0.0
-        """The window before the last loss."""
-        self._prior = 0.0
-        """And the one that was reduced, before fast convergence."""
-        self._began_at: float | None = None
-        """Of this congestion avoidance; None: not yet."""
-        self._k = 0.0
-        """Seconds from then until the window is `_w_max` again."""
-        self._estimate = 0.0
-        """What Reno's window would be."""
-        self._seen_at = 0.0
+        self.began_at = None
 
     def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
-        began_at, now = self._began_at, ack.now
+        began_at, now = self.began_at, ack.now
         if began_at is not None and not used:
-            began_at += now - self._seen_at  # time in which the window was not used does not count (section 5.8)
-            self._began_at = began_at
-        self._seen_at = now
+            began_at += now - self.seen_at  # time in which the window was not used does not count (section 5.8)
+            self.began_at = began_at
+        self.seen_at = now
         if not used:
             return
         window = self.cwnd / self.smss
         if began_at is None:
-            self._began_at = began_at = now
-            self._w_max = max(self._w_max, window)
-            self._k = ((self._w_max - window) / C) ** (1 / 3)
-            self._estimate = window
+            self.began_at = began_at = now
+            self.w_max = max(self.w_max, window)
+            self.k = ((self.w_max - window) / C) ** (1 / 3)
+            self.estimate = window
         frames = arrived / self.smss
-        self._estimate += (1.0 if self._estimate >= self._prior else _ALPHA) * frames / window
+        self.estimate += (1.0 if self.estimate >= self.prior else _ALPHA) * frames / window
         elapsed = now - began_at
-        if C * (elapsed - self._k) ** 3 + self._w_max < self._estimate:
-            self.cwnd = max(self.cwnd, int(self._estimate * self.smss))
+        if C * (elapsed - self.k) ** 3 + self.w_max < self.estimate:
+            self.cwnd = max(self.cwnd, int(self.estimate * self.smss))
             return
-        target = C * (elapsed + ack.srtt - self._k) ** 3 + self._w_max
+        target = C * (elapsed + ack.srtt - self.k) ** 3 + self.w_max
         target = min(max(target, window), 1.5 * window)
         self.cwnd += int((target - window) / window * frames * self.smss)
 
@@ -64,7 +67,7 @@ class Cubic(Congestion):
         del now
         window = min(flight_size, self.cwnd) / self.smss
         # Who still had less than before the last loss leaves room to newcomers (section 4.7).
-        self._w_max = window * (1 + BETA) / 2 if window < self._w_max else window
-        self._prior = window
-        self._began_at = None
+        self.w_max = window * (1 + BETA) / 2 if window < self.w_max else window
+        self.prior = window
+        self.began_at = None
         self.ssthresh = max(int(BETA * window * self.smss), 2 * self.smss)

@@ -12,6 +12,8 @@ one is expected, and half as many after the application has kept replying.
 
 from __future__ import annotations
 
+from softnic._flow import DelayedAckFields, Memory
+
 NEVER = float("inf")
 _SHORT = 128
 """Payload bytes of a frame that cannot be full-sized, however small the peer's MSS."""
@@ -19,56 +21,63 @@ _FULL_SIZED = 2
 _MOST_NEEDED = 256
 
 
-class DelayedAck:
-    """State of one connection: `at` is when the delayed ACK is sent alone, NEVER if there is none."""
+class DelayedAck(DelayedAckFields):
+    """State of one connection."""
 
-    __slots__ = ("_answers", "_arrived_at", "_batch", "_delay_s", "_frames", "_needed", "at")
+    __slots__ = ()
 
-    def __init__(self, delay_s: float) -> None:
-        self._delay_s = delay_s
+    delay_s: float
+    at: float
+    """When the delayed ACK is sent alone; NEVER: there is none."""
+    frames: int
+    """Unacknowledged frames that may be full-sized."""
+    batch: bool
+    """Two frames or more arrived at once since the last reply."""
+    arrived_at: float
+    """When the last data without a reply arrived."""
+    answers: int
+    """Replies in a row, each within the delay."""
+    needed: int
+    """Replies in a row after which the next one is expected."""
+
+    def __init__(self, delay_s: float, *, memory: Memory | None = None) -> None:
+        del memory
+        self.delay_s = delay_s
         self.at = NEVER
-        self._frames = 0
-        """Unacknowledged frames that may be full-sized."""
-        self._batch = False
-        """Two frames or more arrived at once since the last reply."""
-        self._arrived_at = -NEVER
-        """When the last data without a reply arrived."""
-        self._answers = 0
-        """Replies in a row, each within the delay."""
-        self._needed = 1
-        """Replies in a row after which the next one is expected."""
+        self.arrived_at = -NEVER
+        self.needed = 1
 
     def should_delay(self, frames: int, size: int, now: float) -> bool:
         """Returns whether the ACK of `size` bytes that arrived in order, in `frames` frames, waits until `at`."""
-        self._arrived_at = now
+        self.arrived_at = now
         if size >= _SHORT * frames:
-            self._frames += frames
-            self._batch = self._batch or frames > 1
-        if self._answers < self._needed or self._frames >= _FULL_SIZED or self._batch:
+            self.frames += frames
+            self.batch = self.batch or frames > 1
+        if self.answers < self.needed or self.frames >= _FULL_SIZED or self.batch:
             return False
         if self.at == NEVER:
-            self.at = now + self._delay_s
+            self.at = now + self.delay_s
         return True
 
     def on_pure_ack(self) -> None:
         """A bare ACK was sent."""
         self.at = NEVER
-        self._frames = 0
+        self.frames = 0
 
     def on_piggybacked(self, now: float) -> None:
         """Data was sent, and the ACK with it."""
         self.at = NEVER
-        self._frames = 0
-        self._batch = False
-        if now - self._arrived_at <= self._delay_s:
-            self._answers += 1
-            if self._needed > 1 and self._answers >= 2 * self._needed:
-                self._needed //= 2
-                self._answers = self._needed
-        self._arrived_at = -NEVER
+        self.frames = 0
+        self.batch = False
+        if now - self.arrived_at <= self.delay_s:
+            self.answers += 1
+            if self.needed > 1 and self.answers >= 2 * self.needed:
+                self.needed //= 2
+                self.answers = self.needed
+        self.arrived_at = -NEVER
 
     def expired(self) -> None:
         """`at` has passed without a reply."""
         self.at = NEVER
-        self._answers = 0
-        self._needed = min(2 * self._needed, _MOST_NEEDED)
+        self.answers = 0
+        self.needed = min(2 * self.needed, _MOST_NEEDED)

@@ -10,9 +10,9 @@ Positions are as in seq.py, times in seconds on the caller's clock; NEVER means 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import InitVar, dataclass, field
 from typing import Any, Final, Protocol
 
+from softnic._flow import ConnectionFields
 from softnic.packet import ipv4
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.algorithms import ALGORITHMS
@@ -88,150 +88,156 @@ class FlowServices(Protocol):
         """Records a flow in TIME-WAIT. Returns the oldest one if there are too many."""
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class Flow:
+class Flow(ConnectionFields):
     """Addresses are (IPv4 address, port), both in host order. `iss` is our initial sequence number."""
 
-    tcp: FlowServices
-    local: tuple[int, int]
-    peer: tuple[int, int]
-    iss: InitVar[int]
-    now: InitVar[float]
-
-    snd: SendState = field(init=False)
-    rcv: ReceiveState = field(init=False)
-    rtt: RetransmissionTimeout = field(init=False)
-    congestion: Congestion = field(init=False)
-    recovery: Recovery = field(init=False)
-    rack: Rack = field(init=False)
-    pacer: Pacer = field(init=False)
-    timestamps: Timestamps = field(init=False)
-    delayed_ack: DelayedAck = field(init=False)
-    receive_tuning: ReceiveTuning = field(init=False)
-    send_tuning: SendTuning = field(init=False)
+    __slots__ = (
+        "__weakref__",
+        *("tcp", "local", "peer"),
+        *("snd", "rcv", "rtt", "congestion", "recovery", "rack", "pacer", "timestamps", "delayed_ack"),
+        *("receive_tuning", "send_tuning"),
+        *("state", "error", "error_message", "ended", "soft_error", "listener", "peer_scales", "peer_codecs"),
+        *("keepalive", "reported_mtu", "rx_placement", "nic"),
+    )
 
     # transitions.py
-    state: State = State.CLOSED
-    error: int = 0
+    state: State
+    established: bool
+    """`state` is ESTABLISHED."""
+    error: int
     """The errno with which the connection ended."""
-    error_message: str = ""
-    ended: bool = False
+    error_message: str
+    ended: bool
     """`on_closed` has been called, or the application never saw the connection."""
-    soft_error: tuple[int, str] | None = None
+    soft_error: tuple[int, str] | None
     """errno and text of what ARP or ICMP reported since the peer was last heard; the reason if the flow times out."""
+    has_soft_error: bool
+    """`soft_error` is not None."""
 
     # listener.py
-    listener: AcceptQueue | None = None
+    listener: AcceptQueue | None
     """None once established, and for connections that this side opened."""
 
     # connection.py
-    nodelay: bool = False
+    nodelay: bool
     """Short segments do not wait for ACKs (TCP_NODELAY)."""
-    user_timeout_s: float = field(init=False)
-    orphaned: bool = False
+    user_timeout_s: float
+    orphaned: bool
     """The application has closed the connection."""
-    wants_space: bool = False
+    wants_space: bool
     """The send buffer was full; `Writable` is due when it is not."""
-    readable_notified: bool = False
+    readable_notified: bool
     """`Readable` was sent since the last `consume`."""
 
     # handshake.py
-    use_sack: bool = False
+    use_sack: bool
     """Both SYNs permitted SACK (RFC 2018, section 2)."""
-    use_timestamps: bool = False
-    peer_scales: bool = False
+    use_timestamps: bool
+    peer_scales: bool
     """The peer's SYN offered window scaling."""
-    peer_codecs: int | None = None
+    peer_codecs: int | None
     """Bitmap of the codecs that the peer's NIC offered; None: the peer has no compressing NIC."""
 
     # input.py
-    last_heard: float = field(init=False)
-    last_challenge: float = -NEVER
+    last_heard: float
+    last_challenge: float
     """When the last challenge ACK was sent (RFC 5961)."""
-    frames_received: int = 0
+    frames_received: int
 
     # output.py
-    ack_pending: bool = False
-    dup_acks_pending: int = 0
+    ack_pending: bool
+    dup_acks_pending: int
     """Duplicate ACKs to send, one for each frame that arrived out of order."""
-    syn_pending: bool = False
-    blocked: bool = False
+    syn_pending: bool
+    blocked: bool
     """The NIC took nothing although there was something to send: the peer's MAC address is not known."""
-    last_sent_at: float = field(init=False)
-    syn_sent_at: float = field(init=False)
-    last_ack_sent: int = 0
+    last_sent_at: float
+    syn_sent_at: float
+    last_ack_sent: int
     """Position acknowledged by the last segment sent (RFC 7323's Last.ACK.sent)."""
-    retransmits: int = 0
-    frames_sent: int = 0
-    wire_bytes_sent: int = 0
+    retransmits: int
+    frames_sent: int
+    wire_bytes_sent: int
 
     # arm_timers.py
-    rto_at: float = NEVER
-    persisting: bool = False
+    rto_at: float
+    persisting: bool
     """`rto_at` is the persist timer (RFC 9293, section 3.8.6.1)."""
-    unacked_since: float = field(init=False)
+    unacked_since: float
     """Since when the peer owes an acknowledgement."""
-    pto: float = NEVER
+    pto: float
     """When a tail loss probe is sent (RFC 8985, section 7)."""
-    reo_timer: float = NEVER
+    reo_timer: float
     """When ranges that are only late so far count as lost (RFC 8985, section 6.2)."""
-    pacing_timer: float = NEVER
-    close_at: float = NEVER
+    pacing_timer: float
+    close_at: float
     """End of TIME-WAIT, or of an orphan that makes no progress."""
-    gap_at: float = NEVER
+    gap_at: float
     """When out-of-order data is dropped."""
 
     # keepalive.py
-    keepalive: tuple[float, float, int] | None = None
+    keepalive: tuple[float, float, int] | None
     """Idle seconds, interval seconds, number of probes."""
-    keepalive_at: float = NEVER
-    keepalive_probes: int = 0
+    keepalive_at: float
+    keepalive_probes: int
     """Probes sent since the peer was last heard."""
 
     # trim.py
-    trim_at: float = NEVER
+    trim_at: float
     """When an idle flow returns the memory of its empty buffers."""
 
     # path_mtu.py
-    path_mtu: int = 0
+    path_mtu: int
     """IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
-    path_mtu_until: float = NEVER
+    path_mtu_until: float
     """When longer frames are tried again."""
-    reported_mtu: tuple[int, int] | None = None
+    reported_mtu: tuple[int, int] | None
     """MTU reported by ICMP for the segment at a position, not confirmed yet."""
 
     # scheduler.py
-    queued: bool = False
+    queued: bool
     """The flow is in a ring of flows that may have something to send."""
-    turn_bytes: int = TURN_BYTES
+    turn_bytes: int
     """Wire bytes left of the flow's turn."""
-    scheduled_at: float = NEVER
+    scheduled_at: float
     """Latest time at which the timers are checked."""
 
     # direct_placement.py
-    rx_placement: Any = None
+    rx_placement: Any
     """Chooses the memory into which received bytes are decoded; None: any."""
 
     # softnic/nic/flows.py
-    nic: Any = None
+    nic: Any
     """The NIC's state of this flow (`NicFlow`)."""
 
-    def __post_init__(self, iss: int, now: float) -> None:
-        config = self.tcp.config
-        self.snd = SendState(config.send_buffer, iss)
+    def __init__(self, tcp: FlowServices, local: tuple[int, int], peer: tuple[int, int], iss: int, now: float) -> None:
+        config, memory = tcp.config, self.memory
+        self.tcp = tcp
+        self.local = local
+        self.peer = peer
+        self.snd = SendState(config.send_buffer, iss, memory=memory)
         self.rcv = ReceiveState(
-            config.receive_buffer, config.max_out_of_order, self.tcp.budget, self.tcp.counters.prune_out_of_order
+            config.receive_buffer, config.max_out_of_order, tcp.budget, tcp.counters.prune_out_of_order, memory=memory
         )
-        self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
-        self.congestion = ALGORITHMS[config.congestion](config.mtu + 14)
-        self.recovery = Recovery()
-        self.rack = Rack()
-        self.pacer = Pacer()
-        self.timestamps = Timestamps(self.tcp.timestamp_offset(self.peer[0]))
-        self.delayed_ack = DelayedAck(config.ack_delay_s)
-        self.receive_tuning = ReceiveTuning(config.receive_buffer_max, self.tcp.budget)
-        self.send_tuning = SendTuning(config.send_buffer, config.send_buffer_max, self.tcp.budget)
+        self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s, memory=memory)
+        self.replace_congestion(ALGORITHMS[config.congestion](config.mtu + 14))
+        self.recovery = Recovery(memory=memory)
+        self.rack = Rack(memory=memory)
+        self.pacer = Pacer(memory=memory)
+        self.timestamps = Timestamps(tcp.timestamp_offset(peer[0]), memory=memory)
+        self.delayed_ack = DelayedAck(config.ack_delay_s, memory=memory)
+        self.receive_tuning = ReceiveTuning(config.receive_buffer_max, tcp.budget, memory=memory)
+        self.send_tuning = SendTuning(config.send_buffer, config.send_buffer_max, tcp.budget)
+        self.state = State.CLOSED
+        self.error, self.error_message, self.ended, self.soft_error = 0, "", False, None
+        self.listener = None
         self.user_timeout_s = config.user_timeout_s
+        self.peer_scales, self.peer_codecs = False, None
+        self.keepalive = self.reported_mtu = self.rx_placement = self.nic = None
+        self.turn_bytes = TURN_BYTES
+        self.last_challenge = -NEVER
+        self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.close_at = self.gap_at = NEVER
+        self.keepalive_at = self.trim_at = self.path_mtu_until = self.scheduled_at = NEVER
         self.syn_sent_at = self.last_heard = self.last_sent_at = self.unacked_since = now
 
     # Notifications: the application's view (connection.py) overrides them.
@@ -283,4 +289,5 @@ class Flow:
 
     def replace_congestion(self, congestion: Congestion) -> None:
         """Continues with another congestion control, or with an earlier state of the same one."""
+        congestion.attach(self.memory)
         self.congestion = congestion

@@ -7,6 +7,8 @@ again meanwhile, slow start resumes.
 
 from __future__ import annotations
 
+from softnic._flow import HystartFields, Memory
+
 _MIN_THRESHOLD_S = 0.004
 _MAX_THRESHOLD_S = 0.016
 _SAMPLES = 8
@@ -15,39 +17,49 @@ _CONSERVATIVE_ROUNDS = 5
 _NEVER = float("inf")
 
 
-class HyStart:
-    __slots__ = ("_baseline", "_current", "_last", "_rounds", "_samples", "_window_end")
+class HyStart(HystartFields):
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self._window_end = 0
-        """The round ends when this position is acknowledged."""
-        self._last = self._current = _NEVER
-        """The least round-trip time of the round before, and of this one."""
-        self._samples = 0
-        self._baseline = _NEVER
-        """Finite in conservative slow start: what started it, in seconds."""
-        self._rounds = 0
+    window_end: int
+    """The round ends when this position is acknowledged."""
+    last: float
+    """The least round-trip time of the round before."""
+    current: float
+    """And of this one."""
+    samples: int
+    baseline: float
+    """Finite in conservative slow start: what started it, in seconds."""
+    rounds: int
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets all round trips."""
+        self.window_end = self.samples = self.rounds = 0
+        self.last = self.current = self.baseline = _NEVER
 
     def on_ack(self, una: int, nxt: int, rtt: float) -> tuple[bool, int]:
         """Returns whether slow start ends here, and by what its growth is divided (section 4.2)."""
         if rtt > 0:
-            self._current = min(self._current, rtt)
-            self._samples += 1
-        conservative = self._baseline < _NEVER
-        if self._samples >= _SAMPLES and self._current < _NEVER:
+            self.current = min(self.current, rtt)
+            self.samples += 1
+        conservative = self.baseline < _NEVER
+        if self.samples >= _SAMPLES and self.current < _NEVER:
             if conservative:
-                if self._current < self._baseline:
-                    self._baseline = _NEVER
-            elif self._last < _NEVER:
-                threshold = max(_MIN_THRESHOLD_S, min(self._last / 8, _MAX_THRESHOLD_S))
-                if self._current >= self._last + threshold:
-                    self._baseline = self._current
-                    self._rounds = 0
-        if una >= self._window_end:
-            self._window_end = nxt
-            self._last, self._current, self._samples = self._current, _NEVER, 0
+                if self.current < self.baseline:
+                    self.baseline = _NEVER
+            elif self.last < _NEVER:
+                threshold = max(_MIN_THRESHOLD_S, min(self.last / 8, _MAX_THRESHOLD_S))
+                if self.current >= self.last + threshold:
+                    self.baseline = self.current
+                    self.rounds = 0
+        if una >= self.window_end:
+            self.window_end = nxt
+            self.last, self.current, self.samples = self.current, _NEVER, 0
             if conservative:
-                self._rounds += 1
-                if self._rounds >= _CONSERVATIVE_ROUNDS:
+                self.rounds += 1
+                if self.rounds >= _CONSERVATIVE_ROUNDS:
                     return True, 1
-        return False, _DIVISOR if self._baseline < _NEVER else 1
+        return False, _DIVISOR if self.baseline < _NEVER else 1

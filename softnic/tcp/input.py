@@ -87,7 +87,7 @@ def _note_heard(c: Flow, now: float) -> None:
     c.last_heard = now
     if c.keepalive_probes:
         keepalive.on_heard(c)
-    if c.soft_error is not None:
+    if c.has_soft_error:
         clear_soft_error(c)
 
 

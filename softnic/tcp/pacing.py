@@ -7,6 +7,7 @@ that waits for the node's own link (`Pacer.update`).
 
 from __future__ import annotations
 
+from softnic._flow import Memory, PacerFields
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.rto import RetransmissionTimeout
 
@@ -18,16 +19,19 @@ _LEAST_FRAMES = 2
 _ANY = 1 << 30
 
 
-class Pacer:
-    __slots__ = ("_late_s", "free_at", "rate")
+class Pacer(PacerFields):
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.rate: float | None = None
-        """Wire bytes a second; None: not paced."""
-        self.free_at = 0.0
-        """When the next burst may leave."""
-        self._late_s = 0.0
-        """Extension of the next burst because its timer was late."""
+    rate: float | None
+    """Wire bytes a second; None: not paced."""
+    free_at: float
+    """When the next burst may leave."""
+    late_s: float
+    """Extension of the next burst because its timer was late."""
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self.rate = None
 
     def update(self, congestion: Congestion, rtt: RetransmissionTimeout, link_full_at: float, now: float) -> bool:
         """Sets the rate of what is sent from here on. Returns whether there is one.
@@ -47,14 +51,14 @@ class Pacer:
             return _ANY
         if now < self.free_at:
             return 0
-        return max(_LEAST_FRAMES, int(self.rate * (BURST_S + self._late_s)) // smss)
+        return max(_LEAST_FRAMES, int(self.rate * (BURST_S + self.late_s)) // smss)
 
     def woken(self, late_s: float) -> None:
         """Extends the next burst: its timer was late by `late_s`."""
-        self._late_s = min(late_s, CREDIT_S)
+        self.late_s = min(late_s, CREDIT_S)
 
     def sent(self, wire_bytes: int, now: float) -> None:
         """Charges sent wire bytes, which postpones the next burst."""
         if self.rate is not None:
-            self.free_at = max(self.free_at, now - BURST_S - self._late_s) + wire_bytes / self.rate
-            self._late_s = 0.0
+            self.free_at = max(self.free_at, now - BURST_S - self.late_s) + wire_bytes / self.rate
+            self.late_s = 0.0

@@ -11,6 +11,7 @@ the daemon. The minimum round trip is that of the last one or two `MIN_RTT_S`.
 
 from __future__ import annotations
 
+from softnic._flow import Memory, MinimumRttFields, RackFields
 from softnic.tcp.scoreboard import OUT, SACKED, Ack, Scoreboard
 
 DUPLICATE_THRESHOLD = 3
@@ -27,62 +28,67 @@ _PERSIST = 16
 _NEVER = float("inf")
 
 
-class MinimumRtt:
+class MinimumRtt(MinimumRttFields):
     """Minimum of the samples of the last one or two `MIN_RTT_S`."""
 
-    __slots__ = ("_before", "_now", "_since")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self._before = self._now = _NEVER
-        self._since = -_NEVER
+    before: float
+    """The minimum until `since`."""
+    now: float
+    since: float
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self.before = self.now = _NEVER
+        self.since = -_NEVER
 
     def sample(self, rtt_s: float, now: float) -> None:
-        if now - self._since > MIN_RTT_S:
-            self._before = self._now if now - self._since < 2 * MIN_RTT_S else _NEVER
-            self._now, self._since = rtt_s, now
-        elif rtt_s < self._now:
-            self._now = rtt_s
+        if now - self.since > MIN_RTT_S:
+            self.before = self.now if now - self.since < 2 * MIN_RTT_S else _NEVER
+            self.now, self.since = rtt_s, now
+        elif rtt_s < self.now:
+            self.now = rtt_s
 
     @property
     def least(self) -> float:
         """Infinite before the first sample."""
-        return min(self._before, self._now)
+        return min(self.before, self.now)
 
 
-class Rack:
+class Rack(RackFields):
     """Positions as in seq.py, times in seconds."""
 
     __slots__ = (
         "_dsack_round",
         "_multiplier",
         "_persist",
-        "end",
         "minimum",
-        "peer_ack_delay_s",
         "probe_dsacked",
-        "probe_end",
         "probe_repeats",
-        "reordering_seen",
-        "rtt",
-        "sent_at",
     )
 
-    def __init__(self) -> None:
+    sent_at: float
+    """When the range was sent that was sent last of those that have arrived (RACK.xmit_ts)."""
+    end: int
+    """End of that range (RACK.end_seq)."""
+    rtt: float
+    """Round trip of that range (RACK.rtt)."""
+    peer_ack_delay_s: float
+    """How long the peer may delay the ACK of a single segment."""
+    reordering_seen: bool
+    probe_end: int | None
+    """End of the unacknowledged tail loss probe (TLP.end_seq); None: there is none."""
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
         self.sent_at = -_NEVER
-        """When the range was sent that was sent last of those that have arrived (RACK.xmit_ts)."""
-        self.end = 0
-        """End of that range (RACK.end_seq)."""
-        self.rtt = 0.0
-        """Round trip of that range (RACK.rtt)."""
-        self.minimum = MinimumRtt()
+        self.minimum = MinimumRtt(memory=self.memory)
         self.peer_ack_delay_s = MAX_PEER_ACK_DELAY_S
-        """How long the peer may delay the ACK of a single segment."""
-        self.reordering_seen = False
+        self.probe_end = None
         self._multiplier = 1
         self._persist = 0
         self._dsack_round: int | None = None
-        self.probe_end: int | None = None
-        """End of the unacknowledged tail loss probe (TLP.end_seq); None: there is none."""
         self.probe_repeats = False
         """The probe is a retransmission."""
         self.probe_dsacked = False

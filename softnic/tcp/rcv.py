@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from softnic._flow import Memory, ReceiveFields
 from softnic.tcp import seq
 from softnic.tcp.budget import Budget
 from softnic.tcp.config import LARGEST_WINDOW
@@ -26,25 +27,26 @@ _CHUNK = 16 << 10
 _SMALL = 2 << 10
 
 
-class ReceiveState:
+class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
 
-    __slots__ = (
-        "_chunk",
-        "_chunk_used",
-        "_fin",
-        "_initial",
-        "_reassembly",
-        "capacity",
-        "eof",
-        "irs",
-        "largest",
-        "rcv_adv",
-        "rcv_nxt",
-        "received",
-        "scale",
-        "unread",
-    )
+    __slots__ = ("_chunk", "_chunk_used", "_fin", "_initial", "_reassembly", "received")
+
+    capacity: int
+    """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
+    largest: int
+    """Limit of the capacity: the largest value of the window field."""
+    irs: int
+    """The peer's initial sequence number."""
+    rcv_nxt: int
+    rcv_adv: int
+    """The right edge of the window as last advertised."""
+    scale: int
+    """Shift of the window field in sent segments."""
+    unread: int
+    """Bytes in `received`."""
+    eof: bool
+    """The peer's FIN follows directly on `received`."""
 
     def __init__(
         self,
@@ -52,25 +54,15 @@ class ReceiveState:
         max_chunks: int,
         budget: Budget | None = None,
         dropped: Callable[[int], None] = lambda _count: None,
+        *,
+        memory: Memory | None = None,
     ) -> None:
+        del memory
         self.capacity = self._initial = capacity
-        """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
         self.largest = LARGEST_WINDOW
-        """Limit of the capacity: the largest value of the window field."""
-        self.irs = 0
-        """The peer's initial sequence number."""
-        self.rcv_nxt = 0
-        self.rcv_adv = 0
-        """The right edge of the window as last advertised."""
-        self.scale = 0
-        """Shift of the window field in sent segments."""
         self.received: deque[memoryview] = deque()
         """In order, for the application."""
-        self.unread = 0
-        """Bytes in `received`."""
-        self.eof = False
-        """The peer's FIN follows directly on `received`."""
-        self._reassembly = Reassembly(max_chunks, budget, dropped)
+        self._reassembly = Reassembly(max_chunks, budget, dropped, memory=self.memory)
         self._fin: int | None = None
         """Position of the peer's FIN, once seen."""
         self._chunk = memoryview(bytearray())
@@ -92,12 +84,12 @@ class ReceiveState:
     @property
     def has_gap(self) -> bool:
         """Out-of-order data waits for missing bytes."""
-        return bool(self._reassembly.starts)
+        return self._reassembly.has_gap
 
     @property
     def reports(self) -> bool:
         """A SACK option would have blocks."""
-        return bool(self._reassembly.starts) or self._reassembly.repeated is not None
+        return self._reassembly.has_gap or self._reassembly.has_repeated
 
     @property
     def bytes_received(self) -> int:
@@ -156,7 +148,7 @@ class ReceiveState:
             self.repeated(position, min(end, self.rcv_nxt))
         if end > self.rcv_nxt:
             self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
-            if self._reassembly.starts:
+            if self._reassembly.has_gap:
                 for waiting in self._reassembly.take(self.rcv_nxt):
                     self._deliver(waiting)
         if self._fin == self.rcv_nxt and not self.eof:

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 
+from softnic._flow import Memory, ReassemblyFields
 from softnic.tcp.budget import Budget
 
 MOST_BLOCKS = 4
@@ -28,7 +29,7 @@ VIEWED = 512
 Chunk = bytes | bytearray | memoryview
 
 
-class Reassembly:
+class Reassembly(ReassemblyFields):
     """Positions as in seq.py. `dropped` is called with the number of segments dropped."""
 
     __slots__ = (
@@ -46,9 +47,20 @@ class Reassembly:
         "starts",
     )
 
+    has_gap: bool
+    """Data waits for missing bytes."""
+    has_repeated: bool
+    """`repeated` is not None."""
+
     def __init__(
-        self, max_chunks: int, budget: Budget | None = None, dropped: Callable[[int], None] = lambda _count: None
+        self,
+        max_chunks: int,
+        budget: Budget | None = None,
+        dropped: Callable[[int], None] = lambda _count: None,
+        *,
+        memory: Memory | None = None,
     ) -> None:
+        del memory
         self._max_chunks = max_chunks
         self._budget = budget or Budget(1 << 62)
         self._dropped = dropped
@@ -80,7 +92,7 @@ class Reassembly:
         if first < after:
             if self.starts[first] <= position:
                 if self._ends[first] >= end:
-                    self.repeated = (position, end)
+                    self.note_repeated(position, end)
                     self._note(position)
                     return True
                 low = self._ends[first]
@@ -93,6 +105,7 @@ class Reassembly:
             start, stop = position, end
         self.starts[first:after] = array("q", (start,))
         self._ends[first:after] = array("q", (stop,))
+        self.has_gap = True
         self._note(position)
         return True
 
@@ -131,6 +144,7 @@ class Reassembly:
     def note_repeated(self, start: int, end: int) -> None:
         """Bytes [start, end) arrived a second time."""
         self.repeated = (start, end)
+        self.has_repeated = True
 
     def _charge(self, cost: int, paid: int) -> bool:
         """Sets the charge to the budget. Returns False if there is not enough; less always succeeds."""
@@ -158,6 +172,7 @@ class Reassembly:
             found[0] = found[0][position - self._at[first] :]
         self._charge(self._cost - sum(map(_cost, self._chunks[:after])), self._paid)
         del starts[:islands], ends[:islands], self._at[:after], self._chunks[:after], self._counts[:after]
+        self.has_gap = bool(starts)
         return found
 
     def report(self) -> list[tuple[int, int]]:
@@ -172,6 +187,7 @@ class Reassembly:
         if self.repeated is not None:
             blocks.insert(0, self.repeated)
             self.repeated = None
+            self.has_repeated = False
         return blocks
 
     def chunks(self) -> list[tuple[int, memoryview]]:
@@ -188,6 +204,7 @@ class Reassembly:
         """Releases everything at the end of the connection."""
         for held in (self.starts, self._ends, self._at, self._chunks, self._counts):
             del held[:]
+        self.has_gap = False
         self._recent.clear()
         self._charge(0, 0)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from softnic._flow import Memory, RecoveryFields
 from softnic.tcp import seq
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.scoreboard import Scoreboard
@@ -27,7 +28,7 @@ class RecoveryState(Enum):
 _OPEN, _RECOVERY, _LOSS = RecoveryState
 
 
-class Recovery:
+class Recovery(RecoveryFields):
     """Positions as in seq.py, sizes in wire bytes."""
 
     __slots__ = (
@@ -37,20 +38,21 @@ class Recovery:
         "_sent",
         "_stamp",
         "duplicates",
-        "is_open",
-        "must_send",
         "recover",
         "state",
     )
 
-    def __init__(self) -> None:
+    is_open: bool
+    """`state` is OPEN: no loss is known."""
+    must_send: bool
+    """One frame is sent whatever the window says: the first retransmission, or a probe."""
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
         self.state = RecoveryState.OPEN
         self.is_open = True
-        """`state` is OPEN: no loss is known."""
         self.recover = 0
         """`snd_nxt` when recovery began."""
-        self.must_send = False
-        """One frame is sent whatever the window says: the first retransmission, or a probe."""
         self.duplicates = 0
         """Duplicate acknowledgements in a row from a peer without SACK."""
         self._flight_size = 0

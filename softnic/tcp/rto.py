@@ -6,28 +6,34 @@ of new data, not with the first unambiguous sample: timestamps make every sample
 
 from __future__ import annotations
 
+from softnic._flow import Memory, RetransmissionTimeoutFields
+
 _ALPHA = 1 / 8
 _BETA = 1 / 4
 _K = 4
 _GRANULARITY_S = 0.001
 
 
-class RetransmissionTimeout:
-    __slots__ = ("_initial", "_max", "_min", "backoff", "latest", "rto", "rttvar", "srtt")
+class RetransmissionTimeout(RetransmissionTimeoutFields):
+    __slots__ = ()
 
-    def __init__(self, initial_s: float, min_s: float, max_s: float) -> None:
-        self._initial = initial_s
-        self._min = min_s
-        self._max = max_s
-        self.srtt = 0.0
-        """0 before the first sample."""
-        self.rttvar = 0.0
-        self.latest = 0.0
-        """The last sample; 0 before the first one."""
-        self.backoff = 0
-        """Timeouts since new data was acknowledged; each doubles the timeout."""
+    initial_s: float
+    min_s: float
+    max_s: float
+    srtt: float
+    """0 before the first sample."""
+    rttvar: float
+    latest: float
+    """The last sample; 0 before the first one."""
+    backoff: int
+    """Timeouts since new data was acknowledged; each doubles the timeout."""
+    rto: float
+    """Seconds, backed off."""
+
+    def __init__(self, initial_s: float, min_s: float, max_s: float, *, memory: Memory | None = None) -> None:
+        del memory  # taken by the base class, as in all parts of a flow
+        self.initial_s, self.min_s, self.max_s = initial_s, min_s, max_s
         self.rto = min(initial_s, max_s)
-        """Seconds, backed off."""
 
     def sample(self, rtt_s: float) -> None:
         """Adds a round-trip sample (section 2.2 and 2.3)."""
@@ -51,12 +57,12 @@ class RetransmissionTimeout:
         self._set()
 
     def _set(self) -> None:
-        rto = self._initial
+        rto = self.initial_s
         if self.srtt:
             variation = _K * self.rttvar
             rto = self.srtt + (variation if variation > _GRANULARITY_S else _GRANULARITY_S)
-            if rto < self._min:
-                rto = self._min
+            if rto < self.min_s:
+                rto = self.min_s
         if self.backoff:
             rto *= 2.0 ** min(self.backoff, 30)
-        self.rto = rto if rto < self._max else self._max
+        self.rto = rto if rto < self.max_s else self.max_s

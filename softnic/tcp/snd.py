@@ -9,54 +9,44 @@
 
 from __future__ import annotations
 
+from softnic._flow import Memory, SendFields
 from softnic.tcp import seq
 from softnic.tcp.scoreboard import Ack, Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
 
-class SendState:
+class SendState(SendFields):
     """Positions as in seq.py; our SYN has position 0, our FIN `buffer.end` once it is queued."""
 
-    __slots__ = (
-        "buffer",
-        "fin_queued",
-        "iss",
-        "max_wnd",
-        "mss",
-        "peer_mss",
-        "scale",
-        "scoreboard",
-        "snd_nxt",
-        "snd_sml",
-        "snd_una",
-        "snd_wl1",
-        "snd_wl2",
-        "snd_wnd",
-    )
+    __slots__ = ("buffer", "scoreboard")
 
-    def __init__(self, capacity: int, iss: int = 0) -> None:
+    iss: int
+    """Our initial sequence number."""
+    snd_una: int
+    snd_nxt: int
+    snd_sml: int
+    """End of the last segment sent that did not fill its frames (Minshall's variant of Nagle's rule)."""
+    snd_wnd: int
+    snd_wl1: int
+    """Position (of the peer's stream) of the segment that last updated the window."""
+    snd_wl2: int
+    """Position that it acknowledged."""
+    max_wnd: int
+    """The largest window seen, for silly window avoidance and the age limit of ACKs (RFC 5961)."""
+    scale: int
+    """Shift of the window field in received segments."""
+    mss: int
+    """Uncompressed payload bytes of one frame (path_mtu.py)."""
+    peer_mss: int
+    """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
+    fin_queued: bool
+
+    def __init__(self, capacity: int, iss: int = 0, *, memory: Memory | None = None) -> None:
+        del memory
         self.iss = iss
-        """Our initial sequence number."""
-        self.snd_una = 0
-        self.snd_nxt = 0
-        self.snd_sml = 0
-        """End of the last segment sent that did not fill its frames (Minshall's variant of Nagle's rule)."""
-        self.snd_wnd = 0
-        self.snd_wl1 = 0
-        """Position (of the peer's stream) of the segment that last updated the window."""
-        self.snd_wl2 = 0
-        """Position that it acknowledged."""
-        self.max_wnd = 0
-        """The largest window seen, for silly window avoidance and the age limit of ACKs (RFC 5961)."""
-        self.scale = 0
-        """Shift of the window field in received segments."""
-        self.mss = 536
-        """Uncompressed payload bytes of one frame (path_mtu.py)."""
-        self.peer_mss = 536
-        """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
+        self.mss = self.peer_mss = 536
         self.buffer = SendBuffer(capacity)
         self.scoreboard = Scoreboard()
-        self.fin_queued = False
 
     def position(self, acknowledgement: int) -> int:
         """Returns the position of an acknowledgement number."""

@@ -11,25 +11,30 @@ from softnic.tcp.state import AFTER_OUR_FIN, State
 from softnic.tcp.trim import cancel_trim
 
 
+def _enter(c: Flow, state: State) -> None:
+    c.state = state
+    c.established = state is State.ESTABLISHED
+
+
 def open_active(c: Flow) -> None:
     """This side sends the first SYN."""
-    c.state = State.SYN_SENT
+    _enter(c, State.SYN_SENT)
 
 
 def open_passive(c: Flow) -> None:
     """The peer's SYN was received, and ours is due."""
-    c.state = State.SYN_RECEIVED
+    _enter(c, State.SYN_RECEIVED)
 
 
 def establish(c: Flow) -> None:
     """Both SYNs are acknowledged."""
-    c.state = State.FIN_WAIT_1 if c.snd.fin_queued else State.ESTABLISHED
+    _enter(c, State.FIN_WAIT_1 if c.snd.fin_queued else State.ESTABLISHED)
     c.rcv.negotiated(c.tcp.config.window_scale if c.peer_scales else 0)
 
 
 def on_fin_queued(c: Flow) -> None:
     """The application has closed its direction."""
-    c.state = AFTER_OUR_FIN.get(c.state, c.state)
+    _enter(c, AFTER_OUR_FIN.get(c.state, c.state))
 
 
 def become(c: Flow, state: State, now: float) -> None:
@@ -39,12 +44,12 @@ def become(c: Flow, state: State, now: float) -> None:
     elif state is State.CLOSED:
         finish(c)
     else:
-        c.state = state
+        _enter(c, state)
 
 
 def enter_time_wait(c: Flow, now: float) -> None:
     """Both FINs are acknowledged; the peer's is acknowledged again should it come again."""
-    c.state = State.TIME_WAIT
+    _enter(c, State.TIME_WAIT)
     _release(c)
     arm_timers.arm_close(c, now + c.tcp.config.time_wait_s)
     _notify_closed(c, 0)
@@ -58,7 +63,7 @@ def finish(c: Flow, error: int = 0, message: str = "") -> None:
     """Enters CLOSED, with the errno and text that the application sees."""
     if c.state is State.CLOSED and c.ended:
         return
-    c.state = State.CLOSED
+    _enter(c, State.CLOSED)
     _release(c)
     c.snd.scoreboard.clear()
     cancel_output(c)
@@ -89,10 +94,12 @@ def time_out(c: Flow, waited_s: float) -> None:
 def note_soft_error(c: Flow, number: int, text: str) -> None:
     """Records an error that does not end the connection (RFC 5461); it is the reason if the connection times out."""
     c.soft_error = number, text
+    c.has_soft_error = True
 
 
 def clear_soft_error(c: Flow) -> None:
     c.soft_error = None
+    c.has_soft_error = False
 
 
 def _release(c: Flow) -> None:
