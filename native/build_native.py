@@ -20,6 +20,7 @@ NATIVE = Path(__file__).resolve().parent
 PUBLIC = (
     *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
     *("frames.h", "packets.h", "tap.h", "batch_io.h", "aead.h", "epoll.h", "stall_watchdog.h"),
+    *("scoreboard.h", "send_buffer.h", "fast_path.h"),
 )
 
 FLOW = ("scoreboard.h", "send_buffer.h", "flow.h")
@@ -38,12 +39,7 @@ _ACCESS = {
     "sn_maybe_number": "maybe_number",
 }
 """Which pair of views.c reads and writes a field of a C type; fields of other types are not shown."""
-_PART = """
-static PyObject *{part}_type;
-static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{{
-    return view_new(type, args, kwargs, offsetof(sn_flow, {part}));
-}}
+_COPIES = """
 static PyObject *{part}_copy(PyObject *view, PyObject *other)
 {{
     return copy_part(view, other, {part}_type, sizeof(sn_{part}));
@@ -52,10 +48,20 @@ static PyObject *{part}_move(PyObject *view, PyObject *memory)
 {{
     return move_part(view, memory, offsetof(sn_flow, {part}), sizeof(sn_{part}));
 }}
-static PyMethodDef {part}_methods[] = {{
+"""
+_METHODS = """\
     {{"copy_fields", {part}_copy, METH_O, "Takes the values of all fields from another view."}},
     {{"move_to", {part}_move, METH_O, "Shares the memory of a flow from now on, with the values of this view."}},
-    {{NULL, NULL, 0, NULL}},
+"""
+"""For parts that own no memory of their own."""
+_PART = """
+static PyObject *{part}_type;
+static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{{
+    return view_new(type, args, kwargs, offsetof(sn_flow, {part}));
+}}
+{copies}static PyMethodDef {part}_methods[] = {{
+{methods}    {{NULL, NULL, 0, NULL}},
 }};
 static PyGetSetDef {part}_fields[] = {{
     VIEW_FIELDS
@@ -98,7 +104,10 @@ def flow_fields() -> str:
             for kind, name in _FIELD.findall(body)
             if kind in _ACCESS
         )
-        texts.append(_PART.format(part=part, name=part.title().replace("_", ""), fields=fields))
+        name = part.title().replace("_", "")
+        owns_memory = re.search(r" \*\w+;", body) is not None
+        copies, methods = ("", "") if owns_memory else (_COPIES.format(part=part), _METHODS.format(part=part))
+        texts.append(_PART.format(part=part, name=name, fields=fields, copies=copies, methods=methods))
     table = "\n".join(f"    {{&{part}_spec, &{part}_type}}," for _, part in parts)
     return "".join(texts) + f"\nstatic const part_type parts[] = {{\n{table}\n}};\n"
 

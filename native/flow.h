@@ -33,6 +33,7 @@ typedef struct {
     bool readable_notified;
     bool queued;
     bool has_soft_error;
+    bool fast_path;
     int64_t dup_acks_pending;
     int64_t keepalive_probes;
     int64_t turn_bytes;
@@ -58,6 +59,12 @@ typedef struct {
     double path_mtu_until;
     double last_challenge;
     double syn_sent_at;
+    int64_t local_ip;
+    int64_t local_port;
+    int64_t peer_ip;
+    int64_t peer_port;
+    int64_t super_segment;
+    double trim_after_s;
 } sn_connection;
 
 typedef struct {
@@ -84,6 +91,7 @@ typedef struct {
     int64_t capacity;
     int64_t unread;
     int64_t largest;
+    sn_maybe_position fin;
 } sn_receive;
 
 typedef struct {

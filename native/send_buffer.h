@@ -1,8 +1,30 @@
-/* Written and not yet acknowledged bytes of a stream (softnic/tcp/send_buffer.py says how they are kept). */
+/* Written and not yet acknowledged bytes of a stream; softnic/tcp/send_buffer.py says how they are kept. */
 #ifndef SOFTNIC_SEND_BUFFER_H
 #define SOFTNIC_SEND_BUFFER_H
+/* C only */
 #include <stdbool.h>
 #include <stdint.h>
+/* all */
+
+/* Size of a coding block: tagged ranges are cut at multiples of it from the range's start. */
+enum { SN_BLOCK = 64 };
+
+/* Tag of the bytes from `start` up to the next range. */
+typedef struct {
+    int64_t start;
+    int64_t origin; /* start of the tagged range; an odd cut does not change it */
+    uint32_t tag;   /* Python's number of the tag */
+    uint8_t tos;
+    bool words; /* the tag selects an offload: the bytes are floats */
+} sn_tag_range;
+
+/* Bytes [start, end) of the stream in memory of their own. */
+typedef struct {
+    int64_t start;
+    int64_t end;
+    const uint8_t *data;
+    bool external; /* the writer's memory, counted until it is acknowledged */
+} sn_send_run;
 
 /* FIELDS */
 typedef struct {
@@ -12,7 +34,57 @@ typedef struct {
     int64_t end;
     bool blocks;
     bool floats;
+    int64_t memory_address;
+    int64_t zerocopy_end;
+    int64_t outstanding;
+    int64_t completed_bytes;
+    int64_t runs_finished;
+    int64_t runs_first;
+    int64_t runs_count;
+    int64_t runs_capacity;
+    int64_t tags_first;
+    int64_t tags_count;
+    int64_t tags_capacity;
+    sn_send_run *runs;
+    sn_tag_range *tags;
 } sn_send_buffer;
 /* END OF FIELDS */
+
+/* What may be sent from a position on. */
+typedef struct {
+    const sn_tag_range *range;
+    int64_t end;
+    bool closed; /* nothing can be added to the data before `end` */
+} sn_extent;
+
+/* The functions that return int return 0, or -1 if there is no memory; then they have changed nothing. */
+
+/* Appends a tag range at `position`, in the place of one that begins there. */
+int sn_send_buffer_tag(sn_send_buffer *buffer, int64_t position, uint32_t tag, uint8_t tos, bool words);
+void sn_send_buffer_no_floats(sn_send_buffer *buffer);
+const sn_tag_range *sn_send_buffer_tag_range(const sn_send_buffer *buffer, int64_t position);
+const sn_tag_range *sn_send_buffer_last_range(const sn_send_buffer *buffer);
+
+/* The last position before `limit` where a segment from `position` may end if more follows. */
+int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int64_t limit);
+void sn_send_buffer_extent(const sn_send_buffer *buffer, int64_t position, bool flush, sn_extent *extent);
+int64_t sn_send_buffer_reach(const sn_send_buffer *buffer, int64_t position, int64_t limit, bool flush);
+int sn_send_buffer_cut_at(sn_send_buffer *buffer, int64_t position);
+
+/* Whether `cut_at` needs no memory. */
+bool sn_send_buffer_has_room(const sn_send_buffer *buffer);
+int64_t sn_send_buffer_segment_start(const sn_send_buffer *buffer, int64_t position);
+void sn_send_buffer_release(sn_send_buffer *buffer, int64_t position);
+
+/* Where the byte at `position` lies. */
+const uint8_t *sn_send_buffer_data(const sn_send_buffer *buffer, int64_t position);
+
+/* Appends a run of `size` bytes that begins at `start`, as far as it does not continue the last one (`joins`). */
+int sn_send_buffer_add_run(sn_send_buffer *buffer, int64_t start, const uint8_t *data, int64_t size, bool external,
+                           bool joins);
+
+/* The run with this position, or NULL. */
+sn_send_run *sn_send_buffer_run_at(const sn_send_buffer *buffer, int64_t position);
+void sn_send_buffer_clear_runs(sn_send_buffer *buffer);
 
 #endif

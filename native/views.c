@@ -52,6 +52,9 @@ static void free_object(PyObject *object)
 static void memory_dealloc(PyObject *object)
 {
     Memory *memory = (Memory *)object;
+    free(memory->flow->scoreboard.ranges);
+    free(memory->flow->send_buffer.runs);
+    free(memory->flow->send_buffer.tags);
     free(memory->flow);
     free_object(object);
 }

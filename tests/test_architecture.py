@@ -17,7 +17,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.extras": set(),
     "softnic.codecs": {"_native"},
     "softnic.packet": {"_native"},
-    "softnic.tcp": {"packet", "_native"},
+    "softnic.tcp": {"packet", "_native", "_flow"},
     # The reasons of the adaptive codec name sizes and rates.
     "softnic.nic": {"_native", "codecs", "packet", "tcp", "link", "units"},
     "softnic.link": {"_native", "packet", "units"},

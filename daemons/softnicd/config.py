@@ -78,6 +78,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mode: Mode = "fill"
     congestion: str = TcpConfig().congestion
     """Congestion control algorithm of streams that do not set TCP_CONGESTION."""
+    fast_path: bool = TcpConfig().fast_path
+    """Loss-free streams are processed in C; false: in Python, with the same frames (softnic/tcp/fast_path.py)."""
     seed: int | None = None
     """Seed of all random numbers, for runs that repeat; None: the operating system's. Initial sequence numbers and SYN
     cookies can be computed from the seed: use it in tests only."""
@@ -247,6 +249,8 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
+    text = "process all streams in Python: the same frames, more slowly (SOFTNIC_FAST_PATH=0 does the same)"
+    flags.add_argument("--no-fast-path", action="store_const", const=False, dest="fast_path", help=text)
     text = "declare a peer or a stopped application lost after this time; off: never (4s)"
     flags.add_argument("--peer-timeout", metavar="TIME", help=text)
     flags.add_argument("--patience", metavar="TIME", dest="peer_timeout", help=argparse.SUPPRESS)

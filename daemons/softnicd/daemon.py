@@ -41,7 +41,9 @@ class Daemon(Pump):
             rng=self._random,
             name=config.label,
             capture=self.capture,
-            config=TcpConfig(congestion=config.congestion, peer_timeout_s=config.peer_timeout_s),
+            config=TcpConfig(
+                congestion=config.congestion, peer_timeout_s=config.peer_timeout_s, fast_path=config.fast_path
+            ),
             **self._nic_options(),
         )
         # Numbers start anywhere, so that those of an earlier NIC name nothing here.

@@ -9,7 +9,7 @@ and never reach the link; frames from the link with this source address are drop
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
@@ -24,43 +24,20 @@ from softnic.nic.counters import NicCounters
 from softnic.nic.flows import FlowSlots, NicFlow, agreed, attach
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, CodecChoice, OffloadTable
 from softnic.nic.rx import KIND, OTHER, Run, RxParser
-from softnic.packet.frames import HEADROOM, Frames
-from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
+from softnic.nic.segmenter import MAX_FRAMES, CData, Segmenter
+from softnic.packet.frames import Frames
+from softnic.packet.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, parse_options, unpack_sacks
 from softnic.packet.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
-CData = Any
-"""A cffi buffer."""
-
-MAX_FRAMES = 4096
-"""Limit of the frames of one segment; only part of a longer one is consumed."""
-OFFLOADED_BYTES = 1 << 20
-"""Limit of the frame bytes of one offloaded segment; only part of a longer one is consumed."""
-
 _ETHERNET_HEADER = 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
-_PlanFields = tuple[int, int, int, int, bool, int, int]
-"""Fields of an `sn_cut_plan`: header_length, max_payload, codec, parameter, raw, block_offset, max_frames."""
-_FIRST_OFFSET = np.array([HEADROOM], np.uint32)
-_FIRST_OFFSET.flags.writeable = False
-"""Offsets of a batch of one frame."""
-
 
 RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
 """Maps a sequence number and a length to the memory where these bytes are to be decoded; None: anywhere. The contents
 count only if TCP accepts the segment."""
-
-
-def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloaded: bool) -> int:
-    """Return the bytes to allocate for the frames of a segment. The size of an offloaded one is known only afterwards;
-    if this is too little, the rest becomes another segment."""
-    frames = -(-length // max_payload) or 1
-    if offloaded:
-        return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + max_payload))
-    frames = min(frames, max_frames)
-    return frames * overhead + min(length, frames * max_payload)
 
 
 class NicOptions(TypedDict, total=False):
@@ -119,6 +96,8 @@ class Nic:
         """Bitmap of the codecs that this NIC offers to peers; None: it sends no offer, and encodes nothing."""
         self.lookup: Callable[[tuple[int, int, int]], FlowSlots | None] = _no_flow
         """Returns the flow of (source address, source port, destination port): TCP's table, once there is one."""
+        self.take_run: Callable[[Any, CData, memoryview, float], bool] = _no_fast_path
+        """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
         self.counters = NicCounters()
@@ -126,15 +105,8 @@ class Nic:
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
         self._identification = 0
         self._packet_id = 0
-        self._plan = ffi.new("sn_cut_plan *")
-        self._plan.packet_mode = mode == "packet"
-        self._plan.equal_sizes = equal_sizes
-        self._planned: _PlanFields = (0, 0, 0, 0, False, 0, 0)
-        self._result = ffi.new("sn_cut_result *")
-        self._offsets = np.empty(MAX_FRAMES, np.uint32)
-        self._lengths = np.empty(MAX_FRAMES, np.uint32)
-        self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
-        self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
+        self._segmenter = Segmenter(mode == "packet", equal_sizes)
+        self._header = ffi.new("uint8_t[]", HEADER_BYTES + TIMESTAMP_BYTES)
         self.rx = RxParser(mac, self.offloads, self.counters)
 
     # --- egress
@@ -172,37 +144,55 @@ class Nic:
         `flow` counts; `choice` and `adaptive` come from `choose_codec`. `block_offset` is the offset of the payload in
         its coding block.
         """
-        length = len(payload)
+        source = ffi.from_buffer("uint8_t[]", payload)
+        where = (flow, header.startswith(self.mac), now)
+        return self._emit(
+            header, len(header), source, len(payload), max_payload, choice, adaptive, block_offset, max_frames, *where
+        )
+
+    def transmit_output(self, flow: Any, out: CData, destination: bytes, now: float) -> Transmitted:
+        """Send what TCP's fast path has chosen (see `OutputTransmitter`)."""
+        state: NicFlow = flow.nic or attach(flow)
+        choice, adaptive = PLAIN, None
+        length, tos = out.end - out.start, out.tos
+        if length and self.offloads.bitmap >> (tos >> 2) & 1:
+            codec = flow.snd.buffer.tag_numbered(out.tag).codec
+            choice, adaptive = self.choose_codec(tos, codec, agreed(flow, self.codecs), state)
+        header = self._header
+        size = lib.sn_flow_header(flow.c, out, destination, self.mac, self._identification, header)
+        max_payload = (flow.path_mtu or self.link.mtu) - 40 - (size - HEADER_BYTES)
+        where = (state, destination == self.mac, now)
+        return self._emit(
+            header, size, out.data, length, max_payload, choice, adaptive, out.block_offset, out.frames, *where
+        )
+
+    def _emit(
+        self,
+        header: bytes | CData,
+        header_length: int,
+        source: CData,
+        length: int,
+        max_payload: int,
+        choice: CodecChoice,
+        adaptive: AdaptiveCodec | None,
+        block_offset: int,
+        max_frames: int,
+        flow: NicFlow | None,
+        loopback: bool,
+        now: float,
+    ) -> Transmitted:
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
-        raw = adaptive is not None and adaptive.raw
-        plan = (len(header), max_payload, choice.number, choice.parameter, raw, block_offset, max_frames)
-        if plan != self._planned:
-            self._make_plan(plan)
-        size = _space(length, max_payload, HEADROOM + len(header), max_frames, choice.number >= 0)
-        data = np.empty(size, np.uint8)
         if adaptive is not None:
             self._codec_timer.start()
-        self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
+        raw = adaptive is not None and adaptive.raw
+        result = self._segmenter.cut(
+            header, header_length, source, length, max_payload, choice, raw, block_offset, max_frames
+        )
         if adaptive is not None:
-            self._report_cost(adaptive, now, max_frames)
-        if choice.number >= 0:
-            data.resize(self._result.frame_bytes + self._result.frames * HEADROOM, refcheck=False)
-        return self._send(data, flow, choice.number >= 0, header.startswith(self.mac), now)
-
-    def _make_plan(self, fields: _PlanFields) -> None:
-        """Set the parameters of `sn_cut`; those of consecutive segments are often the same."""
-        self._planned = fields
-        plan = self._plan
-        (
-            plan.header_length,
-            plan.max_payload,
-            plan.codec,
-            plan.parameter,
-            plan.raw,
-            plan.block_offset,
-            plan.max_frames,
-        ) = fields
+            codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
+            adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
+        return self._send(result, flow, choice.number >= 0, loopback, now)
 
     def choose_codec(
         self, tos: int, codec: str | None, peer_codecs: int | None, flow: NicFlow | None
@@ -222,22 +212,9 @@ class Nic:
             flow.adaptive = AdaptiveCodec(choice.adaptive, self.counters, self._link_rate_bps)
         return choice, flow.adaptive
 
-    def _report_cost(self, adaptive: AdaptiveCodec, now: float, max_frames: int) -> None:
-        """Report the time and the size of the latest cut."""
-        result = self._result
-        codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
-        adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
-
-    def _cut(self, header: bytes, payload: memoryview, out: CData, capacity: int) -> None:
-        source = ffi.from_buffer("uint8_t[]", payload)
-        arrays = (self._c_offsets, self._c_lengths, self._result)
-        if lib.sn_cut(self._plan, header, source, len(payload), out, capacity, *arrays):
-            raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut like that")
-
-    def _send(
-        self, data: npt.NDArray[np.uint8], flow: NicFlow | None, offloaded: bool, loopback: bool, now: float
-    ) -> Transmitted:
-        result, counters = self._result, self.counters
+    def _send(self, result: CData, flow: NicFlow | None, offloaded: bool, loopback: bool, now: float) -> Transmitted:
+        """Send and count the frames of the latest cut."""
+        counters = self.counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
         self._packet_id += 1
         self._identification = (self._identification + frames) & 0xFFFF
@@ -255,8 +232,7 @@ class Nic:
                 counters.tx_offload_original_bytes += taken
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
-        offsets = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
-        sent = Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes)
+        sent = self._segmenter.take(self._packet_id, offloaded)
         if loopback:
             self._loopback.append(sent)
             counters.loopback_frames += frames
@@ -277,44 +253,39 @@ class Nic:
 
     # --- ingress
 
-    def receive(self, now: float) -> list[Segment | bytes] | None:
-        """Return the next batch: segments, and other frames as received. None if nothing waits."""
+    def receive(self, now: float) -> Iterator[Segment | bytes] | None:
+        """Return the next batch: segments, and other frames as received. None if nothing waits.
+
+        To be exhausted before anything else is received. Each item is made when those before it have been processed.
+        """
         loopback = bool(self._loopback)
         frames = self._loopback.popleft() if loopback else self.link.receive(now)
-        if frames is None:
-            return None
-        received: list[Segment | bytes] = []
-        for run in self.rx.parse(frames):
+        return None if frames is None else self._items(frames, loopback, now)
+
+    def _items(self, frames: Frames, loopback: bool, now: float) -> Iterator[Segment | bytes]:
+        for index, run in enumerate(self.rx.parse(frames)):
             kind = run[KIND]
             if kind == 0:
-                self._receive_run(run, loopback, received)
+                yield from self._receive_run(index, run, loopback, now)
             elif kind == OTHER:
                 self.counters.rx_other_frames += 1
-                received.append(frames[run[0]])
+                yield frames[run[0]]
             else:
                 self.rx.drop(kind)
-        return received
 
     @property
     def waiting(self) -> bool:
         """Whether there is something to `receive` of which the link does not know."""
         return bool(self._loopback)
 
-    def _receive_run(self, run: Run, loopback: bool, received: list[Segment | bytes]) -> None:
-        """Turn a run of TCP frames into one segment or, exceptionally, several."""
+    def _receive_run(self, index: int, run: Run, loopback: bool, now: float) -> Iterable[Segment]:
+        """Turn a run of TCP frames into one segment or, exceptionally, several; none if it was taken as it is."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
         if dst != self.ip or (src == dst) != loopback:
             self.counters.rx_drop_ip_address += count
-            return
-        segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, frames=count)
-        if has_timestamps:
-            segment.timestamps = (ts_value, ts_echo)
-        if sack_blocks:
-            segment.sacks = unpack_sacks(self.rx.read(sack_offset, 8 * sack_blocks))
-        if flags & _SYN:
-            segment.options = parse_options(self.rx.read(options_offset, options_length))
-        flow = segment.flow = self.lookup((src, sport, dport))
+            return ()
+        flow = self.lookup((src, sport, dport))
         state: NicFlow | None = None
         if flow is not None:
             state = flow.nic or attach(flow)
@@ -329,16 +300,23 @@ class Nic:
         else:
             payload = None  # parsed as if there were payload headers: only each frame's own length is right
             state = None
+        if payload is not None:
+            self.count_received(len(payload))
+            if flow is not None and self.take_run(flow, self.rx.runs + index, payload, now):
+                return ()
+        segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, flow=flow, frames=count)
+        if has_timestamps:
+            segment.timestamps = (ts_value, ts_echo)
+        if sack_blocks:
+            segment.sacks = unpack_sacks(self.rx.read(sack_offset, 8 * sack_blocks))
+        if flags & _SYN:
+            segment.options = parse_options(self.rx.read(options_offset, options_length))
         if payload is None:
-            self._receive_singly(first, segment, state, received)
-            return
+            return self._receive_singly(first, segment, state)
         segment.payload = payload
-        self.count_received(len(payload))
-        received.append(segment)
+        return (segment,)
 
-    def _receive_singly(
-        self, first: int, whole: Segment, state: NicFlow | None, received: list[Segment | bytes]
-    ) -> None:
+    def _receive_singly(self, first: int, whole: Segment, state: NicFlow | None) -> Iterator[Segment]:
         """Turn a run into one segment per frame: of an untouched stream (no state), or without malformed frames."""
         seq = whole.seq
         peer_codecs = agreed(whole.flow, self.codecs) or 0
@@ -353,8 +331,8 @@ class Nic:
                 self.counters.rx_drop_offload += 1
             else:
                 flags = whole.flags if index == first + whole.frames - 1 else whole.flags & ~_ENDING
-                received.append(replace(whole, seq=seq, flags=flags, payload=payload, frames=1))
                 self.count_received(len(payload))
+                yield replace(whole, seq=seq, flags=flags, payload=payload, frames=1)
             seq = (seq + original) & 0xFFFFFFFF
 
     def count_received(self, size: int) -> None:
@@ -366,6 +344,11 @@ class Nic:
 def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
     """The table of a NIC without TCP."""
     return None
+
+
+def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) -> bool:  # noqa: ARG001
+    """The fast path of a NIC without TCP."""
+    return False
 
 
 def _place(flow: FlowSlots | None, seq: int, size: int) -> npt.NDArray[np.uint8] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from softnic.link.base import Link
 from softnic.nic.nic import Nic, NicOptions
@@ -16,6 +16,8 @@ from softnic.nic.observer import SegmentObserver
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.config import TcpConfig
+from softnic.tcp.fast_path import segment_of
+from softnic.tcp.flow import Flow
 from softnic.tcp.host import Host
 
 MAX_BATCHES = 64
@@ -70,6 +72,7 @@ class Node:
             offload_tos=frozenset(self.nic.offloads.codecs),
         )
         self.nic.lookup = self.host.tcp.lookup
+        self.nic.take_run = self._take_run
         self._capture = capture
         self._now = 0.0
         self._full = False
@@ -106,6 +109,12 @@ class Node:
                         self._capture.frame(item, now, outgoing=False)
                     self.host.receive_frame(item, now)
 
+    def _take_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
+        """Pass a run to TCP's fast path, unless it has to be captured as a segment."""
+        if self._capture is not None and self._capture.active:
+            return False
+        return self.host.tcp.receive_run(flow, run, payload, now)
+
     def _output(self, now: float) -> None:
         self._full = False
         self.host.output_loopback(now)
@@ -132,6 +141,12 @@ class Node:
         if self._capture is not None:
             self._capture.sent(segment, transmitted, now)
         return transmitted
+
+    def transmit_output(self, flow: Flow, out: Any, destination: bytes, now: float) -> Transmitted:
+        """Send what the fast path has chosen; as a segment while a capture is in progress."""
+        if self._capture is not None and self._capture.active:
+            return self.transmit(segment_of(flow, out), destination, out.frames, now)
+        return self.nic.transmit_output(flow, out, destination, now)
 
     def _send_frame(self, frame: bytes, now: float) -> None:
         if self._capture is not None:

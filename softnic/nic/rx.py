@@ -58,7 +58,8 @@ class RxParser:
         self._batch = count
         self.payloads: Any = ffi.new("sn_payload_ref[]", count)
         """One payload reference per frame."""
-        self._runs = ffi.new("sn_run[]", count)
+        self.runs: Any = ffi.new("sn_run[]", count)
+        """The runs of the batch."""
 
     def parse(self, frames: Frames) -> Iterable[Run]:
         """Return the runs of a batch."""
@@ -69,10 +70,10 @@ class RxParser:
             self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
         arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
         bitmap = self._offloads.bitmap
-        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.payloads, self._runs)
+        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.payloads, self.runs)
         self._counters.rx_frames += count
         self._counters.rx_wire_bytes += frames.nbytes
-        return _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
+        return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
 
     def drop(self, kind: int) -> None:
         """Count a dropped run of this kind."""

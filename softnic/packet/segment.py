@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntFlag
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Flags(IntFlag):
@@ -92,6 +92,14 @@ class Transmitted(NamedTuple):
     """Ethernet bytes of these frames."""
     packet_id: int = 0
     """Number of the segment, which its frames carry too."""
+
+
+@runtime_checkable
+class OutputTransmitter(Protocol):
+    """A NIC that can do without segments."""
+
+    def transmit_output(self, flow: Any, out: Any, destination: bytes, now: float) -> Transmitted:
+        """As `Transmitter.transmit`, for an `sn_output` of a flow (native/fast_path.h)."""
 
 
 class Transmitter(Protocol):

@@ -19,10 +19,11 @@ from softnic import codecs
 from softnic._native import lib
 from softnic.link.base import Link
 from softnic.nic.adaptive_codec import AdaptiveCodec
-from softnic.nic.nic import MAX_FRAMES, Nic, NicOptions
+from softnic.nic.nic import Nic, NicOptions
 from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import PLAIN, RAW, TOS_MASK, CodecChoice
 from softnic.nic.rx import KIND, Run
+from softnic.nic.segmenter import MAX_FRAMES
 from softnic.packet.frames import Frames
 from softnic.packet.headers import HEADER_BYTES, pack_headers
 from softnic.packet.ipv4 import PROTOCOL_TCP

@@ -15,7 +15,7 @@ from softnic.tcp.arm_timers import arm_reo_timer, arm_rto, rearm_after_ack, stop
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import send_new, send_tail_again
 from softnic.tcp.rack import DUPLICATE_THRESHOLD
-from softnic.tcp.scoreboard import Ack
+from softnic.tcp.scoreboard import Ack, new_ack
 
 
 def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> None:
@@ -26,7 +26,7 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
     """
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
-    ack = Ack(now, scoreboard.size)
+    ack = new_ack(now, scoreboard.size)
     advanced = una > snd.snd_una
     if advanced:
         snd.acknowledge(una, ack)
@@ -100,16 +100,15 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
 
 def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
     """Takes a round-trip sample from an acknowledgement."""
-    newest = ack.newest
-    if newest is not None and ack.never_retransmitted:
-        ack.rtt = ack.now - newest.sent_at
+    if ack.has_newest and ack.never_retransmitted:
+        ack.rtt = ack.now - ack.newest.sent_at
         c.rtt.sample(ack.rtt)
         c.rack.update(ack, None)
         return
     if advanced and s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
         ack.rtt = c.timestamps.rtt(s.timestamps[1], ack.now)
         c.rtt.sample(ack.rtt)
-    if newest is not None:
+    if ack.has_newest:
         c.rack.update(ack, ack.rtt or None)
 
 

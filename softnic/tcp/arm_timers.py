@@ -64,7 +64,7 @@ def rearm_after_ack(c: Flow, now: float, advanced: bool) -> None:
     """Restarts the timers after an acknowledgement with news (RFC 6298, section 5); `advanced`: snd_una moved."""
     if advanced:
         c.unacked_since = now
-    if not c.snd.scoreboard.ranges:
+    if not c.snd.scoreboard:
         c.rto_at = c.pto = NEVER
         if c.trim_at == NEVER:
             schedule_trim(c, now)

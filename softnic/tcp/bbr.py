@@ -100,9 +100,9 @@ class Bbr(Congestion):
         expired = self._rtt < _NEVER and ack.now > self._rtt_at + _RTT_S
         if ack.rtt > 0 and (ack.rtt <= self._rtt or expired):
             self._rtt, self._rtt_at = ack.rtt, ack.now
-        sent = ack.newest
-        if sent is None:
+        if not ack.has_newest:
             return expired
+        sent = ack.newest
         starts = sent.delivered >= self._round_ends
         if starts:
             self._round += 1
@@ -151,8 +151,8 @@ class Bbr(Congestion):
     def _phase_is_over(self, ack: Ack) -> bool:
         over = ack.now > self._phase_at + self._rtt
         if self._gain > 1:
-            return over and ack.flight_size >= self._product(self._gain)
-        return over or (self._gain < 1 and ack.pipe <= self._product(1.0))
+            return over and bool(ack.flight_size >= self._product(self._gain))
+        return over or (self._gain < 1 and bool(ack.pipe <= self._product(1.0)))
 
     def _enter_probe_bw(self, now: float) -> None:
         self.mode = Mode.PROBE_BW

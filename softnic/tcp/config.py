@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 LARGEST_WINDOW = 0xFFFF << 14
 """Largest window with the largest scale, 1 GiB (RFC 7323, section 2.3)."""
@@ -51,6 +52,9 @@ class TcpConfig:
     """Out-of-order data is dropped if the gap before it did not shrink for this time. A live sender retransmits it."""
     trim_after_s: float = 10.0
     """Idle time after which a connection returns the memory of its empty buffers."""
+
+    fast_path: bool = field(default_factory=lambda: os.environ.get("SOFTNIC_FAST_PATH", "1") != "0")
+    """Loss-free connections are processed in C (fast_path.py); by default unless SOFTNIC_FAST_PATH is 0."""
 
     def __post_init__(self) -> None:
         for size, most in ((self.send_buffer, self.send_buffer_max), (self.receive_buffer, self.receive_buffer_max)):

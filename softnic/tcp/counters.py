@@ -10,6 +10,9 @@ class StackCounters:
     segments_received: int = 0
     segments_sent: int = 0
     """Super-segments count as one."""
+    fast_path_received: int = 0
+    fast_path_sent: int = 0
+    """Of them, those that the fast path processed (fast_path.py)."""
     resets_sent: int = 0
     resets_received: int = 0
     connections_opened: int = 0

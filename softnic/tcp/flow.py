@@ -13,6 +13,7 @@ from collections.abc import Collection
 from typing import Any, Final, Protocol
 
 from softnic._flow import ConnectionFields
+from softnic._native import ffi
 from softnic.packet import ipv4
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.algorithms import ALGORITHMS
@@ -93,12 +94,24 @@ class Flow(ConnectionFields):
 
     __slots__ = (
         "__weakref__",
+        "c",
         *("tcp", "local", "peer"),
         *("snd", "rcv", "rtt", "congestion", "recovery", "rack", "pacer", "timestamps", "delayed_ack"),
         *("receive_tuning", "send_tuning"),
         *("state", "error", "error_message", "ended", "soft_error", "listener", "peer_scales", "peer_codecs"),
         *("keepalive", "reported_mtu", "rx_placement", "nic"),
     )
+
+    # flow.py
+    fast_path: bool
+    """The fast path may be taken (fast_path.py)."""
+    local_ip: int
+    local_port: int
+    peer_ip: int
+    peer_port: int
+    """As `local` and `peer`."""
+    super_segment: int
+    trim_after_s: float
 
     # transitions.py
     state: State
@@ -212,9 +225,11 @@ class Flow(ConnectionFields):
 
     def __init__(self, tcp: FlowServices, local: tuple[int, int], peer: tuple[int, int], iss: int, now: float) -> None:
         config, memory = tcp.config, self.memory
+        self.c = ffi.cast("sn_flow *", memory.address)
+        """Address of the C struct; valid as long as the flow exists."""
         self.tcp = tcp
-        self.local = local
-        self.peer = peer
+        self.local = self.local_ip, self.local_port = local
+        self.peer = self.peer_ip, self.peer_port = peer
         self.snd = SendState(config.send_buffer, iss, memory=memory)
         self.rcv = ReceiveState(
             config.receive_buffer, config.max_out_of_order, tcp.budget, tcp.counters.prune_out_of_order, memory=memory
@@ -231,6 +246,11 @@ class Flow(ConnectionFields):
         self.state = State.CLOSED
         self.error, self.error_message, self.ended, self.soft_error = 0, "", False, None
         self.listener = None
+        self.fast_path, self.super_segment, self.trim_after_s = (
+            config.fast_path,
+            config.super_segment,
+            config.trim_after_s,
+        )
         self.user_timeout_s = config.user_timeout_s
         self.peer_scales, self.peer_codecs = False, None
         self.keepalive = self.reported_mtu = self.rx_placement = self.nic = None

@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from random import Random
+from typing import Any
 
 from softnic.packet import arp, ethernet, icmp, ipv4
 from softnic.packet.ethernet import ParseError
-from softnic.packet.segment import Segment, Transmitted, Transmitter
+from softnic.packet.segment import OutputTransmitter, Segment, Transmitted, Transmitter
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.events import EchoReply, Event
+from softnic.tcp.flow import Flow
 from softnic.tcp.icmp_errors import on_icmp_error
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
@@ -62,8 +64,10 @@ class Host:
         self._ping_identifier = rng.getrandbits(16)
         self._ping_sequence = 0
         self._refused_at = float("-inf")
+        self._output_transmitter = transmitter if isinstance(transmitter, OutputTransmitter) else None
         self.tcp = TcpStack(
-            ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
+            *(ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos),
+            send_output=None if self._output_transmitter is None else self._send_output,
         )
         self._scheduler = self.tcp.scheduler
         self._liveness = Liveness(self.tcp, self._ask, self._announce)
@@ -160,6 +164,16 @@ class Host:
             return None
         self.counters.segments_sent += 1
         return self._transmitter.transmit(segment, mac, frames, now)
+
+    def _send_output(self, flow: Flow, out: Any, now: float) -> Transmitted | None:
+        """Sends what the fast path has chosen, as `_send_segment`."""
+        ip = flow.peer[0]
+        mac = self.mac if ip == self.ip else self._neighbours.lookup(ip, now)
+        if mac is None:
+            return None
+        assert self._output_transmitter is not None
+        self.counters.segments_sent += 1
+        return self._output_transmitter.transmit_output(flow, out, mac, now)
 
     def _wait(self, ip: int, item: Segment | bytes) -> None:
         self._pending.append((ip, item))

@@ -56,7 +56,8 @@ class Listener:
         """The local address, 0 for any."""
         self.port = port
         self.backlog = max(0, backlog)
-        self.half_open: set[Connection] = set()
+        self.half_open: dict[Connection, None] = {}
+        """In the order of their SYNs."""
         self.queue: deque[Connection] = deque()
         self._cookies_until = float("-inf")
         """Until when ACKs of cookies may arrive."""
@@ -92,14 +93,14 @@ class Listener:
         flow = self._tcp.open(s, now, old)
         flow.listener = self
         open_passive(flow)
-        self.half_open.add(flow)
+        self.half_open[flow] = None
         return flow
 
     def on_established(self, flow: Flow) -> None:
         """Moves a connection from the SYN queue to the accept queue."""
         assert isinstance(flow, Connection)
         flow.listener = None
-        self.half_open.discard(flow)
+        self.half_open.pop(flow, None)
         self.queue.append(flow)
         self._tcp.counters.connections_accepted += 1
         self._tcp.events.append(AcceptReady(self))
@@ -108,7 +109,7 @@ class Listener:
         """Removes a connection from the SYN queue."""
         assert isinstance(flow, Connection)
         flow.listener = None
-        self.half_open.discard(flow)
+        self.half_open.pop(flow, None)
 
     def _send_cookie(self, s: Segment, now: float) -> None:
         """Sends a SYN-ACK without remembering its connection; without timestamps it offers an MSS only."""

@@ -22,7 +22,6 @@ from softnic.tcp.send_buffer import CUT
 from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
-_EMPTY = memoryview(b"")
 _HEADERS = 66  # of a frame: Ethernet, IPv4, TCP with timestamps
 
 
@@ -98,10 +97,10 @@ def _send_syn(c: Flow, now: float) -> int:
         c.snd.on_syn_sent()
         c.syn_sent_at = now
     arm_rto(c, now)
-    return _count(c, result)
+    return count_sent(c, result)
 
 
-def _segment(c: Flow, now: float, position: int, flags: int, payload: memoryview = _EMPTY) -> Segment:
+def _segment(c: Flow, now: float, position: int, flags: int) -> Segment:
     rcv = c.rcv
     window = rcv.advertise()
     c.last_ack_sent = rcv.rcv_nxt
@@ -117,13 +116,12 @@ def _segment(c: Flow, now: float, position: int, flags: int, payload: memoryview
         window,
         0,
         stamp,
-        None,
-        payload,
-        c,
+        flow=c,
     )
 
 
-def _count(c: Flow, result: Transmitted | None) -> int:
+def count_sent(c: Flow, result: Transmitted | None) -> int:
+    """Counts what was sent. Returns the wire bytes."""
     if result is None:
         return 0
     c.frames_sent += result.frames
@@ -141,13 +139,13 @@ def send_empty(c: Flow, now: float) -> int:
     segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
     if c.use_sack and c.rcv.reports:
         segment.sacks = c.rcv.sacks()
-    return _count(c, c.tcp.transmit(segment, 1, now))
+    return count_sent(c, c.tcp.transmit(segment, 1, now))
 
 
 def send_reset(c: Flow, now: float) -> None:
     """Sends a RST with the sequence number that the peer expects next."""
     c.tcp.counters.resets_sent += 1
-    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
+    count_sent(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
 
 
 def send_reset_for(tcp: FlowServices, s: Segment, now: float) -> None:
@@ -163,7 +161,7 @@ def send_reset_for(tcp: FlowServices, s: Segment, now: float) -> None:
 
 def send_probe(c: Flow, now: float) -> None:
     """Provokes an ACK by an empty segment just left of the window (zero-window and keepalive probes, as in Linux)."""
-    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
+    count_sent(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
 
 
 def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
@@ -173,29 +171,39 @@ def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: in
     if end == buffer.end:
         flags |= (PSH if end > start else 0) | (FIN if fin else 0)
     words = False
+    segment = _segment(c, now, start, flags)
     if end > start:
-        segment = _segment(c, now, start, flags, buffer.view(start, end))
-        tag_range = buffer.tag_range(start)
-        segment.tos, segment.codec = tag_range.tag
-        segment.path_mtu = c.path_mtu
-        words = tag_range.words
-        if words:
-            segment.block_offset = (start - tag_range.origin) % CUT
-    else:
-        segment = _segment(c, now, start, flags)
+        words = add_payload(c, segment, start, end)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
-        if c.rto_at == NEVER:  # no other timer would retry
-            c.blocked = True
-            start_rto(c, now)
+        on_blocked(c, now)
         return None
     c.blocked = False
-    _count(c, result)
+    count_sent(c, result)
     c.ack_pending = False
     c.delayed_ack.on_piggybacked(now)
     if words:
         buffer.cut_at(start + result.consumed)
     return result
+
+
+def add_payload(c: Flow, segment: Segment, start: int, end: int) -> bool:
+    """Adds [start, end) and its tag to a segment. Returns whether the bytes are floats."""
+    buffer = c.snd.buffer
+    tag_range = buffer.tag_range(start)
+    segment.payload = buffer.view(start, end)
+    segment.tos, segment.codec = tag_range.tag
+    segment.path_mtu = c.path_mtu
+    if tag_range.words:
+        segment.block_offset = (start - tag_range.origin) % CUT
+    return tag_range.words
+
+
+def on_blocked(c: Flow, now: float) -> None:
+    """The NIC took nothing: sets a timer to retry, unless another one runs."""
+    if c.rto_at == NEVER:
+        c.blocked = True
+        start_rto(c, now)
 
 
 def send_lost(c: Flow, now: float, frames: int) -> int:

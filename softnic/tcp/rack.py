@@ -12,7 +12,7 @@ the daemon. The minimum round trip is that of the last one or two `MIN_RTT_S`.
 from __future__ import annotations
 
 from softnic._flow import Memory, MinimumRttFields, RackFields
-from softnic.tcp.scoreboard import OUT, SACKED, Ack, Scoreboard
+from softnic.tcp.scoreboard import SACKED, Ack, Scoreboard
 
 DUPLICATE_THRESHOLD = 3
 MIN_PROBE_S = 0.01
@@ -21,8 +21,6 @@ MAX_PEER_ACK_DELAY_S = 0.2
 """Delay of other peers (RFC 8985, section 7.2); peers with a softnic NIC use `TcpConfig.ack_delay_s`."""
 _ENOUGH = 2 * DUPLICATE_THRESHOLD - 1
 """Half segments: a share of a range's wire bytes may be rounded."""
-_GRANULARITY_S = 1e-6
-"""Tolerance for rounding of sums of times."""
 _PERSIST = 16
 """Recoveries after which the extension of the window ends."""
 _NEVER = float("inf")
@@ -100,9 +98,9 @@ class Rack(RackFields):
         """
         if ack.reordered:
             self.reordering_seen = True
-        sent = ack.newest
-        if sent is None:
+        if not ack.has_newest:
             return
+        sent = ack.newest
         rtt = ack.now - sent.sent_at
         if sent.never_retransmitted:
             self.minimum.sample(rtt, ack.now)
@@ -137,25 +135,13 @@ class Rack(RackFields):
 
     def detect(self, scoreboard: Scoreboard, window: float, now: float) -> float:
         """Marks lost ranges (section 6.2, step 5). Returns when the others will be lost unless they arrive."""
-        wait = self.rtt + window
-        until = _NEVER
-        for sent in scoreboard.ranges:
-            if sent.state != OUT or (sent.sent_at, sent.end) >= (self.sent_at, self.end):
-                continue
-            due = sent.sent_at + wait
-            if due <= now + _GRANULARITY_S:
-                scoreboard.mark_lost(sent)
-            elif until == _NEVER or due > until:
-                until = due
-        return until
+        return scoreboard.detect(self.sent_at, self.end, self.rtt + window, now)
 
     def timed_out(self, scoreboard: Scoreboard, now: float, window: float) -> None:
         """Marks the first range, and others as old, as lost after a retransmission timeout (section 6.3)."""
-        if scoreboard.ranges and scoreboard.ranges[0].state == SACKED:
+        if scoreboard and scoreboard.ranges[0].state == SACKED:
             scoreboard.on_sack_reneging()
-        for index, sent in enumerate(scoreboard.ranges):
-            if sent.state == OUT and (not index or sent.sent_at + self.rtt + window <= now):
-                scoreboard.mark_lost(sent)
+        scoreboard.time_out(self.rtt, window, now)
         self.probe_end = None
 
     # Tail loss probes

@@ -30,7 +30,7 @@ _SMALL = 2 << 10
 class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
 
-    __slots__ = ("_chunk", "_chunk_used", "_fin", "_initial", "_reassembly", "received")
+    __slots__ = ("_chunk", "_chunk_used", "_initial", "_reassembly", "received")
 
     capacity: int
     """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
@@ -47,6 +47,8 @@ class ReceiveState(ReceiveFields):
     """Bytes in `received`."""
     eof: bool
     """The peer's FIN follows directly on `received`."""
+    fin: int | None
+    """Position of the peer's FIN, once seen."""
 
     def __init__(
         self,
@@ -63,8 +65,7 @@ class ReceiveState(ReceiveFields):
         self.received: deque[memoryview] = deque()
         """In order, for the application."""
         self._reassembly = Reassembly(max_chunks, budget, dropped, memory=self.memory)
-        self._fin: int | None = None
-        """Position of the peer's FIN, once seen."""
+        self.fin = None
         self._chunk = memoryview(bytearray())
         self._chunk_used = 0
 
@@ -136,10 +137,10 @@ class ReceiveState(ReceiveFields):
     def put(self, position: int, payload: memoryview, fin: bool) -> bool:
         """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
         end = position + len(payload)
-        if fin and self._fin is None:
-            self._fin = end
-        if self._fin is not None and end > self._fin:
-            payload = payload[: max(0, self._fin - position)]
+        if fin and self.fin is None:
+            self.fin = end
+        if self.fin is not None and end > self.fin:
+            payload = payload[: max(0, self.fin - position)]
             end = position + len(payload)
         if position > self.rcv_nxt:
             # growth of the window is charged already, whether it is filled in order or not
@@ -151,7 +152,7 @@ class ReceiveState(ReceiveFields):
             if self._reassembly.has_gap:
                 for waiting in self._reassembly.take(self.rcv_nxt):
                     self._deliver(waiting)
-        if self._fin == self.rcv_nxt and not self.eof:
+        if self.fin == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
             self.eof = True
         return True
@@ -173,12 +174,16 @@ class ReceiveState(ReceiveFields):
         )
 
     def _deliver(self, payload: memoryview) -> None:
-        """Appends bytes that are next in order; small payloads share chunks of memory."""
+        """Counts and appends bytes that are next in order."""
         size = len(payload)
-        if not size:
-            return
-        self.rcv_nxt += size
-        self.unread += size
+        if size:
+            self.rcv_nxt += size
+            self.unread += size
+            self.append(payload)
+
+    def append(self, payload: memoryview) -> None:
+        """Appends bytes that are counted already; small payloads share chunks of memory."""
+        size = len(payload)
         if size > _SMALL:
             self.received.append(bytes_alone(payload))
             return

@@ -7,161 +7,85 @@ bytes, which sequence numbers count, become wire bytes, which congestion control
 Every range is in flight (OUT), has arrived out of order (SACKED), or counts as lost (LOST) until it is retransmitted,
 which makes it a new range in flight. `pipe` (RFC 6675) is the wire bytes in flight. Ranges adjoin, from `snd_una` to
 `snd_nxt`; adjacent SACKED ranges are joined.
+
+The operations are C (native/scoreboard.c), because the fast path uses them too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from typing import Any, TypeAlias
 
-OUT, SACKED, LOST = range(3)
+from softnic._flow import Memory, ScoreboardFields
+from softnic._native import ffi, lib
 
+OUT, SACKED, LOST = lib.SN_OUT, lib.SN_SACKED, lib.SN_LOST
 
-class SentRange:
-    __slots__ = (
-        "app_limited",
-        "delivered",
-        "delivered_at",
-        "end",
-        "first_sent_at",
-        "never_retransmitted",
-        "sent_at",
-        "start",
-        "state",
-        "wire_bytes",
-    )
+SentRange: TypeAlias = Any
+"""An `sn_range`: positions `start` and `end`, `wire_bytes`, `sent_at`, `state`.
 
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        wire_bytes: int,
-        sent_at: float,
-        never_retransmitted: bool,
-        delivered: int,
-        delivered_at: float,
-        first_sent_at: float,
-        app_limited: bool,
-    ) -> None:
-        self.start = start
-        self.end = end
-        self.wire_bytes = wire_bytes
-        self.sent_at = sent_at
-        self.never_retransmitted = never_retransmitted
-        """This is the first transmission of all its bytes."""
-        self.state = OUT
-        self.delivered = delivered
-        """For rate samples (bbr.py): `Scoreboard.delivered` and `delivered_at` when this was sent."""
-        self.delivered_at = delivered_at
-        self.first_sent_at = first_sent_at
-        """When the range was sent that was the last to arrive before this one was sent."""
-        self.app_limited = app_limited
-        """Sent while the application had nothing more to send: the rate is not the path's."""
+`never_retransmitted`: this is the first transmission of all its bytes. For rate samples (bbr.py): `delivered` and
+`delivered_at` of the scoreboard when it was sent; `first_sent_at`, when the range was sent that was the last to arrive
+before this one was sent; `app_limited`: sent while the application had nothing more to send, so the rate is not the
+path's.
+"""
+Ack: TypeAlias = Any
+"""An `sn_ack`: news of one acknowledgement, made by `new_ack`.
 
-    def cut(self, position: int) -> SentRange:
-        """Cuts the range at `position`, which lies inside. Returns the second part."""
-        share = self.wire_bytes * (position - self.start) // (self.end - self.start)
-        measured = (self.delivered, self.delivered_at, self.first_sent_at, self.app_limited)
-        rest = SentRange(position, self.end, self.wire_bytes - share, self.sent_at, self.never_retransmitted, *measured)
-        rest.state = self.state
-        self.end, self.wire_bytes = position, share
-        return rest
+`now`: time of arrival; `flight_size`: wire bytes unacknowledged before it (RFC 5681's FlightSize); `wire_bytes`: newly
+reported as arrived; `newest`: the one of their ranges that was sent last, if `has_newest`; `never_retransmitted`: none
+of them was retransmitted, so the round trip is unambiguous (Karn's algorithm); `reordered`: a range never retransmitted
+arrived after one sent later (RFC 8985, section 6.2, step 3); `rtt`: round-trip sample in seconds, 0: none. For
+congestion control, the state after the acknowledgement: `una`, `nxt`, `pipe`, `delivered`, `srtt`.
+"""
 
 
-class Ack:
-    """News of one acknowledgement."""
-
-    __slots__ = (
-        "delivered",
-        "flight_size",
-        "never_retransmitted",
-        "newest",
-        "now",
-        "nxt",
-        "pipe",
-        "reordered",
-        "rtt",
-        "srtt",
-        "una",
-        "wire_bytes",
-    )
-
-    def __init__(self, now: float, flight_size: int) -> None:
-        self.now = now
-        """Time of arrival."""
-        self.flight_size = flight_size
-        """Wire bytes unacknowledged before it (RFC 5681's FlightSize)."""
-        self.wire_bytes = 0
-        """Wire bytes newly reported as arrived."""
-        self.newest: SentRange | None = None
-        """The one of them that was sent last."""
-        self.never_retransmitted = True
-        """None of them was retransmitted: the round trip is unambiguous (Karn's algorithm)."""
-        self.reordered = False
-        """A range never retransmitted arrived after one sent later (RFC 8985, section 6.2, step 3)."""
-        self.rtt = 0.0
-        """Round-trip sample in seconds; 0: none."""
-
-    # State of the connection after the acknowledgement, for congestion control (set by ack.py).
-    una: int
-    nxt: int
-    pipe: int
-    """Wire bytes in flight."""
-    delivered: int
-    """Wire bytes that have arrived since the connection began."""
-    srtt: float
-
-    def add(self, sent: SentRange, highest: int) -> None:
-        """Adds a range that has arrived; `highest` is the end of what had arrived before."""
-        self.wire_bytes += sent.wire_bytes
-        newest = self.newest
-        if newest is None or (sent.sent_at, sent.end) > (newest.sent_at, newest.end):
-            self.newest = sent
-        if not sent.never_retransmitted:
-            self.never_retransmitted = False
-        elif sent.end < highest:
-            self.reordered = True
+def new_ack(now: float, flight_size: int) -> Ack:
+    ack = ffi.new("sn_ack *")
+    lib.sn_ack_init(ack, now, flight_size)
+    return ack
 
 
-def _start(sent: SentRange) -> int:
-    return sent.start
+def _check(result: int) -> None:
+    if result:
+        raise MemoryError("no memory for the scoreboard of a connection")
 
 
-class Scoreboard:
+class Scoreboard(ScoreboardFields):
     """Positions as in seq.py."""
 
-    __slots__ = (
-        "app_limited_until",
-        "delivered",
-        "delivered_at",
-        "first_sent_at",
-        "highest",
-        "lost",
-        "pipe",
-        "ranges",
-        "sacked",
-    )
+    __slots__ = ("_c",)
 
-    def __init__(self) -> None:
-        self.ranges: list[SentRange] = []
-        """In stream order. Read-only for other modules."""
-        self.pipe = 0
-        """Wire bytes in flight."""
-        self.sacked = 0
-        """Wire bytes that arrived out of order."""
-        self.lost = 0
-        """Wire bytes marked lost and not retransmitted yet."""
-        self.highest = 0
-        """End of the highest range that has arrived."""
-        self.delivered = 0
-        """Wire bytes that have arrived since the connection began; `delivered_at`: when the last were reported."""
-        self.delivered_at = 0.0
-        self.first_sent_at = 0.0
-        """When the range was sent that was sent last of those that have arrived."""
-        self.app_limited_until = 0
-        """Ranges sent before `delivered` reaches this are application-limited."""
+    pipe: int
+    """Wire bytes in flight."""
+    sacked: int
+    """Wire bytes that arrived out of order."""
+    lost: int
+    """Wire bytes marked lost and not retransmitted yet."""
+    highest: int
+    """End of the highest range that has arrived."""
+    delivered: int
+    """Wire bytes that have arrived since the connection began; `delivered_at`: when the last were reported."""
+    delivered_at: float
+    first_sent_at: float
+    """When the range was sent that was sent last of those that have arrived."""
+    app_limited_until: int
+    """Ranges sent before `delivered` reaches this are application-limited."""
+    first: int
+    count: int
+    """Number of ranges."""
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self._c = ffi.cast("sn_scoreboard *", self.address)
 
     def __bool__(self) -> bool:
-        return bool(self.ranges)
+        return self.count > 0
+
+    @property
+    def ranges(self) -> list[SentRange]:
+        """In stream order, valid until the next change."""
+        first = lib.sn_scoreboard_first(self._c)
+        return [first + index for index in range(self.count)]
 
     @property
     def size(self) -> int:
@@ -175,156 +99,60 @@ class Scoreboard:
 
     def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Appends bytes [start, end), sent for the first time."""
-        if not self.ranges:
-            self.delivered_at = self.first_sent_at = now
-        self.ranges.append(self._record(start, end, wire_bytes, now, True))
+        _check(lib.sn_scoreboard_sent(self._c, start, end, wire_bytes, now))
 
     def mark_app_limited(self) -> None:
         """The application has nothing more to send, although the window is not full."""
-        self.app_limited_until = self.delivered + self.pipe
+        lib.sn_scoreboard_mark_app_limited(self._c)
 
     def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Records that bytes [start, end) of the scoreboard were retransmitted."""
-        first, after = self._cut_out(start, end)
-        for sent in self.ranges[first:after]:
-            self._leave(sent)
-        self.ranges[first:after] = [self._record(start, end, wire_bytes, now, False)]
-
-    def _record(self, start: int, end: int, wire_bytes: int, now: float, never_retransmitted: bool) -> SentRange:
-        """Returns a range that is in flight from now on."""
-        self.pipe += wire_bytes
-        measured = (self.delivered, self.delivered_at, self.first_sent_at, self.delivered < self.app_limited_until)
-        return SentRange(start, end, wire_bytes, now, never_retransmitted, *measured)
+        _check(lib.sn_scoreboard_sent_again(self._c, start, end, wire_bytes, now))
 
     def arrived(self, ack: Ack) -> None:
         """Counts the news of an acknowledgement, after all of it was processed."""
-        self.delivered += ack.wire_bytes
-        self.delivered_at = ack.now
-        if ack.newest is not None:
-            self.first_sent_at = ack.newest.sent_at
+        lib.sn_scoreboard_arrived(self._c, ack)
 
     def acknowledge(self, una: int, ack: Ack) -> None:
         """Removes everything before `una`, which has arrived."""
-        ranges = self.ranges
-        done = 0
-        for sent in ranges:
-            if sent.end > una:
-                if sent.start >= una:
-                    break
-                ranges[done] = sent.cut(una)
-            else:
-                done += 1
-            self._leave(sent)
-            if sent.state != SACKED:
-                ack.add(sent, self.highest)
-            if sent.end == una:
-                break
-        del ranges[:done]
-        if una > self.highest:
-            self.highest = una
+        lib.sn_scoreboard_acknowledge(self._c, una, ack)
 
     def sack(self, start: int, end: int, ack: Ack) -> None:
         """Marks bytes [start, end) as arrived out of order."""
-        if not self.ranges:
-            return
-        start, end = max(start, self.ranges[0].start), min(end, self.ranges[-1].end)
-        if start >= end:
-            return
-        index = bisect_right(self.ranges, start, key=_start) - 1
-        if self.ranges[index].state == SACKED and self.ranges[index].end >= end:
-            return  # known already, as most reports are
-        first, after = self._cut_out(start, end)
-        for sent in self.ranges[first:after]:
-            if sent.state != SACKED:
-                ack.add(sent, self.highest)
-                self._leave(sent)
-                self.sacked += sent.wire_bytes
-                sent.state = SACKED
-        self._join(first, after)
-        self.highest = max(self.highest, end)
-
-    def _cut_out(self, start: int, end: int) -> tuple[int, int]:
-        """Cuts ranges at `start` and `end`. Returns the indices of the first one between and of the one behind."""
-        ranges = self.ranges
-        first = bisect_right(ranges, start, key=_start) - 1
-        if ranges[first].start < start:
-            ranges.insert(first + 1, ranges[first].cut(start))
-            first += 1
-        last = bisect_right(ranges, end - 1, key=_start) - 1
-        if ranges[last].end > end:
-            ranges.insert(last + 1, ranges[last].cut(end))
-        return first, last + 1
-
-    def _join(self, first: int, after: int) -> None:
-        """Joins SACKED ranges with their SACKED neighbours."""
-        ranges = self.ranges
-        if first and ranges[first - 1].state == SACKED:
-            first -= 1
-        if after < len(ranges) and ranges[after].state == SACKED:
-            after += 1
-        whole = ranges[first]
-        whole.end = ranges[after - 1].end
-        whole.wire_bytes = sum(sent.wire_bytes for sent in ranges[first:after])
-        del ranges[first + 1 : after]
-
-    def _leave(self, sent: SentRange) -> None:
-        """Subtracts a range from the sum of its state."""
-        if sent.state == OUT:
-            self.pipe -= sent.wire_bytes
-        elif sent.state == SACKED:
-            self.sacked -= sent.wire_bytes
-        else:
-            self.lost -= sent.wire_bytes
+        _check(lib.sn_scoreboard_sack(self._c, start, end, ack))
 
     def mark_lost(self, sent: SentRange) -> None:
         """Marks a range in flight as lost."""
-        self.pipe -= sent.wire_bytes
-        self.lost += sent.wire_bytes
-        sent.state = LOST
+        lib.sn_scoreboard_mark_lost(self._c, sent)
+
+    def detect(self, sent_at: float, end: int, wait: float, now: float) -> float:
+        """Marks ranges as lost that left before (`sent_at`, `end`), `wait` seconds ago.
+
+        Returns when the others will be lost unless they arrive; infinity: there are none.
+        """
+        return float(lib.sn_scoreboard_detect(self._c, sent_at, end, wait, now))
+
+    def time_out(self, rtt: float, window: float, now: float) -> None:
+        """Marks the first range, and others sent `rtt` and `window` seconds ago, as lost."""
+        lib.sn_scoreboard_time_out(self._c, rtt, window, now)
 
     def mark_head_lost(self, wire_bytes: int) -> None:
         """Marks the first `wire_bytes` as lost if they are in flight, for peers without SACK."""
-        head = self.ranges[0]
-        if head.state != OUT:
-            return
-        if head.wire_bytes > wire_bytes:
-            length = (head.end - head.start) * wire_bytes // head.wire_bytes
-            if length:
-                self.ranges.insert(1, head.cut(head.start + length))
-        self.mark_lost(head)
+        _check(lib.sn_scoreboard_mark_head_lost(self._c, wire_bytes))
 
     def on_sack_reneging(self) -> None:
         """Reverts SACKED marks: the peer has dropped what it reported (RFC 2018, section 8)."""
-        for sent in self.ranges:
-            if sent.state == SACKED:
-                sent.state = OUT
-                sent.never_retransmitted = False
-        self.pipe += self.sacked
-        self.sacked = 0
+        lib.sn_scoreboard_on_sack_reneging(self._c)
 
     def undo_lost_marks(self) -> None:
         """Reverts LOST marks after a spurious retransmission."""
-        for sent in self.ranges:
-            if sent.state == LOST:
-                sent.state = OUT
-        self.pipe += self.lost
-        self.lost = 0
+        lib.sn_scoreboard_undo_lost_marks(self._c)
 
     def first_lost(self) -> tuple[int, int] | None:
         """Returns the first contiguous range marked lost."""
-        if not self.lost:
-            return None
-        found: SentRange | None = None
-        end = 0
-        for sent in self.ranges:
-            if sent.state == LOST:
-                found = found or sent
-                end = sent.end
-            elif found is not None:
-                break
-        return None if found is None else (found.start, end)
+        found = ffi.new("int64_t[2]")
+        return (found[0], found[1]) if self.lost and lib.sn_scoreboard_first_lost(self._c, found) else None
 
     def clear(self) -> None:
         """Removes everything at the end of the connection."""
-        self.ranges.clear()
-        self.pipe = self.sacked = self.lost = 0
+        lib.sn_scoreboard_clear(self._c)

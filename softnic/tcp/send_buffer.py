@@ -8,21 +8,23 @@ A stream is a sequence of *tag ranges* that no segment crosses. A new tag begins
 written yet. So does an odd cut: a position inside a tagged range, not a multiple of 64 bytes from the range's start,
 where a segment ended because there was no more to send. Remembering it makes every retransmission cut there again, so
 every codec decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
+
+Tags and cuts are kept in C (native/send_buffer.c), because the fast path uses them too.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from softnic._flow import Memory, SendBufferFields
+from softnic._native import ffi, lib
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.zerocopy import ZeroCopyRuns
 
-CUT = 64
+CUT: int = lib.SN_BLOCK
 """Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
-_WORD = 4
 _EMPTY = memoryview(b"")
 
 
@@ -41,40 +43,55 @@ class TagRange(NamedTuple):
         return max(position, limit - (limit - self.origin) % CUT) if self.words else limit
 
 
-class SendBuffer:
+class SendBuffer(SendBufferFields):
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = (
-        "_floats",
-        "_memory",
-        "_origin",
-        "_ranges",
-        "_starts",
-        "blocks",
-        "capacity",
-        "end",
-        "start",
-        "zerocopy",
-    )
+    __slots__ = ("_c", "_extent", "_memory", "_memory_view", "_numbers", "_tags", "zerocopy")
 
-    def __init__(self, capacity: int) -> None:
+    capacity: int
+    """Limit of the copied bytes kept; autotune.py changes it."""
+    origin: int
+    """Position of the memory's first byte."""
+    memory_address: int
+    start: int
+    """Position of the first byte kept."""
+    end: int
+    """Position behind the last byte written."""
+    blocks: bool
+    """No odd cuts: an incomplete coding block waits until it is complete or the range ends."""
+    tags_count: int
+    """Number of tag ranges."""
+    floats: bool
+    """The peer has a compressing NIC: ranges whose tag selects an offload are floats."""
+
+    def __init__(self, capacity: int, *, memory: Memory | None = None) -> None:
+        del memory
+        self._c = ffi.cast("sn_send_buffer *", self.address)
+        self._extent = ffi.new("sn_extent *")
         self.capacity = capacity
-        """Limit of the copied bytes kept; autotune.py changes it."""
-        self._memory = _EMPTY
-        self._origin = 1
-        """Position of the memory's first byte."""
-        self.start = 1
-        """Position of the first byte kept."""
-        self.end = 1
-        """Position behind the last byte written."""
-        self.zerocopy = ZeroCopyRuns()
+        self._memory, self._memory_view = _EMPTY, None
+        self.origin = self.start = self.end = 1
+        self.zerocopy = ZeroCopyRuns(memory=self.memory)
         """Runs of bytes in other memory, all before the buffer's own bytes."""
-        self.blocks = False
-        """No odd cuts: an incomplete coding block waits until it is complete or the range ends."""
-        self._floats = True
-        """The peer has a compressing NIC: ranges whose tag selects an offload are floats."""
-        self._ranges = [TagRange(1, 1, PLAIN, False)]
-        self._starts = [1]
+        self.floats = True
+        self._tags: list[Tag] = []
+        self._numbers: dict[Tag, int] = {}
+        """Number of each tag in C; its index in `_tags`."""
+        self._add_tag(1, PLAIN, False)
+
+    def _add_tag(self, position: int, tag: Tag, words: bool) -> None:
+        number = self._numbers.setdefault(tag, len(self._tags))
+        if number == len(self._tags):
+            self._tags.append(tag)
+        if lib.sn_send_buffer_tag(self._c, position, number, tag.tos, words):
+            raise MemoryError("no memory for a tag")
+
+    def _tag_range(self, found: Any) -> TagRange:
+        return TagRange(found.start, found.origin, self._tags[found.tag], found.words)
+
+    def tag_numbered(self, number: int) -> Tag:
+        """Returns the tag with this number in C."""
+        return self._tags[number]
 
     @property
     def free(self) -> int:
@@ -82,24 +99,31 @@ class SendBuffer:
 
     def write_space(self) -> memoryview:
         """Returns contiguous space for the next bytes, to be reported by `wrote`; empty if the buffer is full."""
-        own = max(self.start, self.zerocopy.end)
+        own = max(self.start, self.zerocopy.zerocopy_end)
         if len(self._memory) < 2 * self.capacity:
             self._move(2 * self.capacity, own)
         free = self.free
-        tail = self.end - self._origin
+        tail = self.end - self.origin
         if own == self.end:
-            self._origin, tail = self.end, 0
+            self.origin, tail = self.end, 0
         elif len(self._memory) - tail < min(free, self.capacity // 4):
-            self._memory[: self.end - own] = self._memory[own - self._origin : tail]
-            self._origin = own
+            self._memory[: self.end - own] = self._memory[own - self.origin : tail]
+            self.origin = own
             tail = self.end - own
         return self._memory[tail : tail + free]
 
     def _move(self, size: int, own: int) -> None:
         """Allocates memory of `size` bytes, and moves the bytes from position `own` on there."""
         memory = np.empty(size, dtype=np.uint8).data  # pages stay untouched until they are used
-        memory[: self.end - own] = self._memory[own - self._origin : self.end - self._origin]
-        self._memory, self._origin = memory, own
+        memory[: self.end - own] = self._memory[own - self.origin : self.end - self.origin]
+        self._set_memory(memory)
+        self.origin = own
+
+    def _set_memory(self, memory: memoryview) -> None:
+        """Replaces the memory of the buffer's own bytes."""
+        self._memory = memory
+        self._memory_view = ffi.from_buffer(memory) if memory else None
+        self.memory_address = int(ffi.cast("intptr_t", self._memory_view)) if memory else 0
 
     def grow(self, size: int) -> None:
         self.capacity += size
@@ -115,15 +139,15 @@ class SendBuffer:
         return changed
 
     def wrote(self, count: int) -> None:
-        if not 0 <= count <= min(self.free, len(self._memory) - (self.end - self._origin)):
+        if not 0 <= count <= min(self.free, len(self._memory) - (self.end - self.origin)):
             raise ValueError(f"{count} bytes were never free")
         self.end += count
 
     def view(self, start: int, end: int) -> memoryview:
         """The bytes of [start, end), valid until the next `write_space`. One run only, as `reach` returns it."""
-        if start < self.zerocopy.end:
-            return self.zerocopy.at(start).view(start, end)
-        return self._memory[start - self._origin : end - self._origin]
+        if start < self.zerocopy.zerocopy_end:
+            return self.zerocopy.view(start, end)
+        return self._memory[start - self.origin : end - self.origin]
 
     def send_zerocopy(self, memory: memoryview, offset: int, size: int) -> None:
         """Appends bytes that stay where they are, and must not change until `zerocopy.completed_bytes` has counted
@@ -134,12 +158,12 @@ class SendBuffer:
         tag_range = self.tag_range(self.end)
         if tag_range.words and ((self.end - tag_range.origin) % CUT or size % CUT):
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
-        own = max(self.start, self.zerocopy.end)
+        own = max(self.start, self.zerocopy.zerocopy_end)
         if self.end > own:
-            self.zerocopy.keep(own, self._memory[own - self._origin : self.end - self._origin])
+            self.zerocopy.keep(own, self._memory[own - self.origin : self.end - self.origin])
         self.zerocopy.send_zerocopy(self.end, memory, offset, size)
         self.end += size
-        self._origin = self.end
+        self.origin = self.end
 
     def zerocopy_len(self, size: int) -> int:
         """Returns how many of the next `size` bytes may be sent without a copy; 0: some must be copied first."""
@@ -150,90 +174,62 @@ class SendBuffer:
 
     def tag(self, tag: Tag, position: int, words: bool) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
-        last = self._ranges[-1]
-        if tag == last.tag:
+        last = lib.sn_send_buffer_last_range(self._c)
+        if tag == self._tags[last.tag]:
             return
         if position < self.end or position < last.start:
             raise ValueError(f"byte {position - 1} of the stream is already written or tagged")
-        if position == last.start:
-            self._ranges.pop()
-            self._starts.pop()
-        self._ranges.append(TagRange(position, position, tag, words and self._floats))
-        self._starts.append(position)
+        self._add_tag(position, tag, words and self.floats)
 
     def no_floats(self) -> None:
         """Treats tagged bytes as plain ones, for a peer without a compressing NIC: they may be cut anywhere.
 
         To be called before anything is sent.
         """
-        self._floats = False
-        self._ranges = [tag_range._replace(words=False) for tag_range in self._ranges]
+        lib.sn_send_buffer_no_floats(self._c)
 
     @property
     def last_tag(self) -> Tag:
-        return self._ranges[-1].tag
+        number: int = lib.sn_send_buffer_last_range(self._c).tag
+        return self._tags[number]
 
     def tag_range(self, position: int) -> TagRange:
-        return self._ranges[bisect_right(self._starts, position) - 1]
+        return self._tag_range(lib.sn_send_buffer_tag_range(self._c, position))
 
     def extent(self, position: int, flush: bool) -> tuple[TagRange, int, bool]:
         """Returns the tag range of a byte, the end of its data that may be sent now, and whether the range ends there.
 
         `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
-        starts = self._starts
-        index = bisect_right(starts, position)
-        tag_range = self._ranges[index - 1]
-        end = self.zerocopy.at(position).end if position < self.zerocopy.end else self.end
-        if index < len(starts) and starts[index] <= end:
-            return tag_range, starts[index], True
-        if end < self.end:
-            return tag_range, end, True
-        if flush or not tag_range.words:
-            return tag_range, end, flush
-        unit = CUT if self.blocks else _WORD
-        return tag_range, max(position, end - (end - tag_range.origin) % unit), False
+        lib.sn_send_buffer_extent(self._c, position, flush, self._extent)
+        return self._tag_range(self._extent.range), self._extent.end, self._extent.closed
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """Returns where a segment from `position` ends, at most at `limit`."""
-        tag_range, end, _ = self.extent(position, flush)
-        return end if end <= limit else tag_range.cut_before(position, limit)
+        return int(lib.sn_send_buffer_reach(self._c, position, limit, flush))
 
     def cut_at(self, position: int) -> None:
         """Records that a segment ended here, if that is an odd cut."""
-        index = bisect_right(self._starts, position)
-        tag_range = self._ranges[index - 1]
-        if tag_range.words and tag_range.start != position and (position - tag_range.origin) % CUT:
-            self._ranges.insert(index, tag_range._replace(start=position))
-            self._starts.insert(index, position)
+        if lib.sn_send_buffer_cut_at(self._c, position):
+            raise MemoryError("no memory for a cut")
 
     def segment_start(self, position: int) -> int:
         """Returns where the segment with this byte starts: in a tagged range, at a cut."""
-        tag_range = self.tag_range(position)
-        if not tag_range.words:
-            return position
-        return max(tag_range.start, position - (position - tag_range.origin) % CUT)
+        return int(lib.sn_send_buffer_segment_start(self._c, position))
 
     def release(self, position: int) -> None:
         """Releases what no retransmission needs: everything before `position` is acknowledged."""
-        start = min(self.segment_start(position), self.end)
-        if start <= self.start:
-            return
-        self.start = start
-        self.zerocopy.release(start)
-        if len(self._starts) > 1:
-            spare = bisect_right(self._starts, start) - 1
-            del self._starts[:spare]
-            del self._ranges[:spare]
+        lib.sn_send_buffer_release(self._c, position)
+        self.zerocopy.drop_finished()
 
     def release_memory(self) -> None:
         """Releases the memory if it is empty."""
-        if max(self.start, self.zerocopy.end) == self.end:
-            self._memory = _EMPTY
-            self._origin = self.end
+        if max(self.start, self.zerocopy.zerocopy_end) == self.end:
+            self._set_memory(_EMPTY)
+            self.origin = self.end
 
     def clear(self) -> None:
         """Releases everything at the end of the connection."""
-        self._memory = _EMPTY
+        self._set_memory(_EMPTY)
         self.zerocopy.clear()
-        self.start = self._origin = self.end
+        self.start = self.origin = self.end

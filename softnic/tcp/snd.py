@@ -45,8 +45,8 @@ class SendState(SendFields):
         del memory
         self.iss = iss
         self.mss = self.peer_mss = 536
-        self.buffer = SendBuffer(capacity)
-        self.scoreboard = Scoreboard()
+        self.buffer = SendBuffer(capacity, memory=self.memory)
+        self.scoreboard = Scoreboard(memory=self.memory)
 
     def position(self, acknowledgement: int) -> int:
         """Returns the position of an acknowledgement number."""

@@ -7,6 +7,7 @@ import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, KeysView
 from random import Random
+from typing import Any
 
 from softnic.packet import ipv4
 from softnic.packet.segment import Flags, Segment, Transmitted
@@ -17,6 +18,7 @@ from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.events import Event
+from softnic.tcp.fast_path import FastPath, SendOutput
 from softnic.tcp.flow import Flow
 from softnic.tcp.input import process_segment
 from softnic.tcp.listener import Listener, may_reuse_time_wait
@@ -40,7 +42,10 @@ Send = Callable[[Segment, int, float], Transmitted | None]
 
 
 class TcpStack:
-    """`send` transmits segments; `offload_tos` are the ToS values (low two bits clear) whose bytes are floats."""
+    """`send` transmits segments, `send_output` those of the fast path.
+
+    `offload_tos` are the ToS values (low two bits clear) whose bytes are floats.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class TcpStack:
         counters: StackCounters,
         events: deque[Event],
         offload_tos: Collection[int],
+        send_output: SendOutput | None = None,
     ) -> None:
         self.ip = ip
         self.rng = rng
@@ -73,7 +79,8 @@ class TcpStack:
         self._reserved: Counter[int] = Counter()
         self._local_ports: Counter[int] = Counter()
         self._time_waits: OrderedDict[Key, Flow] = OrderedDict()
-        self.scheduler = Scheduler(ip, self._connections, output)
+        self._fast_path = FastPath(send_output) if config.fast_path else None
+        self.scheduler = Scheduler(ip, self._connections, output if self._fast_path is None else self._fast_path.output)
         self.wake = self.scheduler.wake
         self.schedule = self.scheduler.schedule
         self.next_time = self.scheduler.next_time
@@ -165,12 +172,21 @@ class TcpStack:
 
     # Receiving
 
+    def receive_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
+        """Handles a run of a flow's frames (`sn_run`) on the fast path. Returns False if it has to become a segment."""
+        if self._fast_path is None or not self._fast_path.receive_run(flow, run, payload, now):
+            return False
+        self.counters.segments_received += 1
+        return True
+
     def receive(self, s: Segment, now: float) -> None:
         """Handles a segment for this node; `s.flow`, if the NIC has looked it up, saves looking it up again."""
         self.counters.segments_received += 1
         flow: Flow | None = s.flow
         if flow is None or flow.state is State.CLOSED:  # opened or closed by an earlier segment of the batch
             flow = self._connections.get((s.src, s.sport, s.dport))
+        if flow is not None and self._fast_path is not None and self._fast_path.receive(flow, s, now):
+            return
         if flow is None:
             self._receive_unknown(s, None, now)
         elif flow.state is State.TIME_WAIT and s.dport in self._listeners and may_reuse_time_wait(flow, s):

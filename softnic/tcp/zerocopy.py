@@ -8,102 +8,109 @@ that zero-copy bytes follow are kept here too.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any, TypeAlias
+
+from softnic._flow import Memory, SendBufferFields
+from softnic._native import ffi, lib
+
+SendRun: TypeAlias = Any
+"""An `sn_send_run`: bytes [start, end) of the stream at `data`, in the writer's memory if `external`."""
 
 
-class SendRun:
-    """Bytes [start, end) of the stream, from `offset` of `memory` on."""
+class ZeroCopyRuns(SendBufferFields):
+    """Finished runs of a send buffer, whose memory it shares. Positions as in seq.py."""
 
-    __slots__ = ("end", "external", "memory", "offset", "start")
+    __slots__ = ("_c", "_dropped", "_kept")
 
-    def __init__(self, start: int, end: int, memory: memoryview, offset: int, external: bool) -> None:
-        self.start = start
-        self.end = end
-        self.memory = memory
-        self.offset = offset
-        self.external = external
+    zerocopy_end: int
+    """Position behind the last run, where the buffer's own bytes begin."""
+    outstanding: int
+    """Zero-copy bytes not acknowledged."""
+    completed_bytes: int
+    """Zero-copy bytes whose memory the writer may reuse."""
+    runs_count: int
+    runs_finished: int
+    """Runs that were released."""
 
-    def view(self, start: int, end: int) -> memoryview:
-        first = self.offset + start - self.start
-        return self.memory[first : first + end - start]
-
-
-class ZeroCopyRuns:
-    """Finished runs of a send buffer. Positions as in seq.py."""
-
-    __slots__ = ("_runs", "completed_bytes", "end", "outstanding")
-
-    def __init__(self) -> None:
-        self._runs: deque[SendRun] = deque()
-        self.end = 1
-        """Position behind the last run, where the buffer's own bytes begin."""
-        self.outstanding = 0
-        """Zero-copy bytes not acknowledged."""
-        self.completed_bytes = 0
-        """Zero-copy bytes whose memory the writer may reuse."""
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self._c = ffi.cast("sn_send_buffer *", self.address)
+        self._kept: deque[tuple[Any, Any]] = deque()
+        """Of each run, its memory as the writer passed it and as C sees it: both stay alive."""
+        self._dropped = 0
+        """Runs removed from `_kept`."""
+        self.zerocopy_end = 1
 
     def __bool__(self) -> bool:
-        return bool(self._runs)
+        return self.runs_count > 0
 
     def keep(self, start: int, data: memoryview) -> None:
         """Keeps a copy of the buffer's own bytes that zero-copy bytes follow."""
         if data:
-            self._add(SendRun(start, start + len(data), memoryview(bytes(data)), 0, False))
+            copied = bytes(data)
+            self._add(start, copied, 0, len(copied), False)
 
     def send_zerocopy(self, start: int, memory: memoryview, offset: int, size: int) -> None:
-        last = self._runs[-1] if self._runs else None
-        self.outstanding += size
-        if (
-            last is not None
-            and last.external
-            and last.end == start
-            and last.memory is memory
-            and last.offset + last.end - last.start == offset
-        ):
-            last.end = self.end = start + size
-        else:
-            self._add(SendRun(start, start + size, memory, offset, True))
+        self._add(start, memory, offset, size, True)
 
-    def _add(self, run: SendRun) -> None:
-        self._runs.append(run)
-        self.end = run.end
+    def _add(self, start: int, memory: Any, offset: int, size: int, external: bool) -> None:
+        self.drop_finished()
+        kept = self._kept
+        view = kept[-1][1] if kept and kept[-1][0] is memory else ffi.from_buffer("uint8_t[]", memory)
+        data = view + offset
+        joins = external and self._continues(start, memory, data)
+        if lib.sn_send_buffer_add_run(self._c, start, data, size, external, joins):
+            raise MemoryError("no memory for a zero-copy send")
+        if not joins:
+            kept.append((memory, view))
+
+    def _continues(self, start: int, memory: Any, data: Any) -> bool:
+        """Whether bytes continue the last run, in the same memory."""
+        if not self._kept or self._kept[-1][0] is not memory or self.zerocopy_end != start:
+            return False
+        last = self.at(start - 1)
+        return bool(last.external and last.data + (last.end - last.start) == data)
 
     def at(self, position: int) -> SendRun:
-        """Returns the run with this byte, which must be before `end`."""
-        for run in self._runs:
-            if position < run.end:
-                return run
-        raise IndexError(f"byte {position} is in no run")
+        """Returns the run with this byte, which must be before `zerocopy_end`."""
+        run = lib.sn_send_buffer_run_at(self._c, position)
+        if run == ffi.NULL:
+            raise IndexError(f"byte {position} is in no run")
+        return run
 
-    def release(self, position: int) -> None:
-        """Releases everything before `position`, which is acknowledged."""
-        runs = self._runs
-        while runs and runs[0].start < position:
-            run = runs[0]
-            upto = min(position, run.end)
-            if run.external:
-                self.outstanding -= upto - run.start
-                self.completed_bytes += upto - run.start
-            if upto == run.end:
-                runs.popleft()
-            else:
-                run.offset += upto - run.start
-                run.start = upto
+    def view(self, start: int, end: int) -> memoryview:
+        """The bytes of [start, end), which are in one run."""
+        self.drop_finished()
+        run = self.at(start)
+        memory, base = self._kept[run - (self._c.runs + self._c.runs_first)]
+        first = int(run.data - base) + start - run.start
+        return memoryview(memory)[first : first + end - start]
+
+    def drop_finished(self) -> None:
+        """Drops the memory of released runs."""
+        while self._dropped < self.runs_finished:
+            self._dropped += 1
+            self._kept.popleft()
 
     def copy_out(self, count: int | None = None) -> None:
         """Copies the first `count` outstanding bytes (None: all) or more, which frees the writer's memory."""
+        self.drop_finished()
         left = self.outstanding if count is None else count
-        for run in self._runs:
+        first = self._c.runs + self._c.runs_first
+        for index in range(self.runs_count):
+            run = first + index
             if left <= 0:
                 return
             if run.external:
                 size = run.end - run.start
-                run.memory = memoryview(bytes(run.view(run.start, run.end)))
-                run.offset = 0
-                run.external = False
+                copied = ffi.buffer(run.data, size)[:]
+                view = ffi.from_buffer("uint8_t[]", copied)
+                self._kept[index] = copied, view
+                run.data, run.external = view, False
                 self.completed_bytes += size
                 self.outstanding -= size
                 left -= size
 
     def clear(self) -> None:
-        self._runs.clear()
-        self.outstanding = 0
+        lib.sn_send_buffer_clear_runs(self._c)
+        self.drop_finished()

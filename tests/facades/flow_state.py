@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from softnic._flow import SendFields
+from softnic._native import ffi
+from softnic.tcp.scoreboard import Scoreboard
 
 __all__ = ["SendFields", "differences", "state_of"]
 
@@ -26,8 +28,10 @@ _PARTS = ("softnic.tcp.", "softnic.nic.", "softnic.packet.", _VIEWS)
 """Modules whose objects are parts of a flow, unless they are shared."""
 _SHARED = {"tcp", "listener", "_budget"}
 """Fields that refer to what several flows share."""
-_PLACE = {"memory", "address"}
+_PLACE = {"memory", "address", "memory_address"}
 """Attributes of views that say where in memory they are."""
+_RANGE = ffi.typeof("sn_range *")
+"""Of what is kept in C, the ranges of a scoreboard are fields; other pointers say where in memory something is."""
 _FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
@@ -76,11 +80,19 @@ def _walk(path: str, value: Any, above: frozenset[int]) -> Iterator[tuple[str, P
         yield f"{path}.len", len(value)
         for key in sorted(value, key=repr):
             yield from _walk(f"{path}[{key!r}]", value[key], above)
+    elif isinstance(value, ffi.CData):
+        fields = ffi.typeof(value).item.fields if ffi.typeof(value) is _RANGE else ()
+        for name, _ in fields or ():
+            yield f"{path}.{name}", _plain(getattr(value, name))
     elif not callable(value) and id(value) not in above:
         yield f"{path}.type".lstrip("."), type(value).__name__
         if type(value).__module__.startswith(_PARTS):
             for name, held in _fields(value):
                 yield from _walk(f"{path}.{name}".lstrip("."), held, above | {id(value)})
+
+
+def _plain(value: bool | int | float) -> Plain:
+    return value.hex() if isinstance(value, float) else value
 
 
 def _fields(value: object) -> Iterator[tuple[str, object]]:
@@ -89,6 +101,8 @@ def _fields(value: object) -> Iterator[tuple[str, object]]:
     for kind in type(value).__mro__:
         declared = {name for name, held in vars(kind).items() if isinstance(held, _FIELDS) and name[:2] != "__"}
         names |= declared - _PLACE if kind.__module__ == _VIEWS else declared
+    if isinstance(value, Scoreboard):
+        names.add("ranges")
     for name in sorted(names - _SHARED):
         try:
             yield name, getattr(value, name)

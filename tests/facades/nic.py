@@ -5,10 +5,11 @@ from __future__ import annotations
 from softnic.nic.adaptive_codec import HOLD_S, AdaptiveCodec, CodecTimer, FixedSpeed, Stopwatch
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DetachedFlow, NicFlow
-from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
+from softnic.nic.nic import Mode, Nic
 from softnic.nic.node import Node
 from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import OffloadTable
+from softnic.nic.segmenter import OFFLOADED_BYTES
 from softnic.tapnic.segments import segment_of
 
 __all__ = [

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from softnic.collectives.steps import ReduceRecv
-from softnic.tcp import send_buffer, timers
+from softnic.tcp import timers
 from softnic.tcp.budget import Budget
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.rcv import ReceiveState
+from softnic.tcp.send_buffer import SendBuffer, TagRange
 from softnic.tcp.stack import TcpStack
 
 
@@ -39,7 +40,15 @@ def alter_received_bytes(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tagged ranges be cut at any byte."""
-    monkeypatch.setattr(send_buffer, "_WORD", 1)
+    extent, reach = SendBuffer.extent, SendBuffer.reach
+
+    def any_extent(self: SendBuffer, position: int, flush: bool) -> tuple[TagRange, int, bool]:
+        tag_range, end, closed = extent(self, position, True)
+        return tag_range, end, closed and (flush or end < self.end)
+
+    monkeypatch.setenv("SOFTNIC_FAST_PATH", "0")
+    monkeypatch.setattr(SendBuffer, "extent", any_extent)
+    monkeypatch.setattr(SendBuffer, "reach", lambda self, position, limit, _: reach(self, position, limit, True))
 
 
 def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

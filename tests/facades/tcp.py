@@ -33,7 +33,7 @@ from softnic.tcp.reassembly import Reassembly
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.reno import Reno
 from softnic.tcp.rto import RetransmissionTimeout
-from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard, SentRange
+from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard, new_ack
 from softnic.tcp.send_buffer import CUT, SendBuffer
 from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
@@ -88,7 +88,6 @@ __all__ = [
     "Scoreboard",
     "SendBuffer",
     "SendTuning",
-    "SentRange",
     "StackCounters",
     "State",
     "SynCookies",
@@ -99,6 +98,7 @@ __all__ = [
     "isn",
     "learn_neighbour",
     "limit_ephemeral_ports",
+    "new_ack",
     "peer_streams",
     "queued_timers",
     "receive_memory",
@@ -157,7 +157,7 @@ def receive_memory(receive: ReceiveState) -> int:
 
 def tag_ranges(buffer: SendBuffer) -> int:
     """Return how many tagged ranges a send buffer remembers."""
-    return len(buffer._ranges)
+    return buffer.tags_count
 
 
 def reordering_window_multiplier(connection: Connection) -> int:

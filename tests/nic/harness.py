@@ -217,7 +217,7 @@ class Pair:
 
     def _offer(self, nic: Nic) -> int | None:
         """Returns the codecs offered by the SYN that is queued at a NIC."""
-        batch = nic.receive(0.0)
+        batch = list(nic.receive(0.0) or ())
         assert batch
         assert isinstance(batch[0], Segment)
         assert batch[0].options is not None
@@ -232,8 +232,9 @@ class Pair:
         """Returns all segments queued at b."""
         segments: list[Segment] = []
         while (batch := self.b.receive(0.0)) is not None:
-            assert all(isinstance(item, Segment) for item in batch)
-            segments += [item for item in batch if isinstance(item, Segment)]
+            for item in batch:
+                assert isinstance(item, Segment)
+                segments.append(item)
         return segments
 
 

@@ -282,7 +282,7 @@ def test_frames_of_other_protocols_come_up_as_they_are() -> None:
     pair = Pair()
     arp = b"\xff" * 6 + MAC_A + b"\x08\x06" + bytes(28)
     pair.a.send_frame(arp, 0.0)
-    assert pair.b.receive(0.0) == [arp]
+    assert list(pair.b.receive(0.0) or ()) == [arp]
     assert pair.b.receive(0.0) is None
     assert asdict(pair.a.counters) == counters(tx_other_frames=1, tx_frames=1, tx_wire_bytes=42)
     assert asdict(pair.b.counters) == counters(rx_other_frames=1, rx_frames=1, rx_wire_bytes=42)

@@ -220,6 +220,8 @@ def test_connections_that_are_over_are_forgotten() -> None:
 
 
 class Recorder:
+    active = True
+
     def __init__(self) -> None:
         self.down: list[tuple[Segment, Transmitted]] = []
         self.up: list[Segment] = []

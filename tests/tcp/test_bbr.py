@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import Bbr, BbrMode, Scoreboard, SentRange, TcpConfig
+from tests.facades.tcp import Ack, Bbr, BbrMode, Scoreboard, TcpConfig
 
 from .lab import Lab, Pump, Wire
 from .test_reno import ack
@@ -43,6 +43,14 @@ def test_compressed_acknowledgements_do_not_raise_the_rate() -> None:
     assert bbr.rate == pytest.approx(1e6)
 
 
+def tell_newest(told: Ack, sent_at: float, delivered: int, first_sent_at: float, limited: bool) -> None:
+    """The newest of the ranges that have arrived."""
+    newest = told.newest
+    newest.sent_at = newest.delivered_at = sent_at
+    newest.delivered, newest.first_sent_at, newest.app_limited = delivered, first_sent_at, limited
+    newest.never_retransmitted = told.has_newest = True
+
+
 class Path:
     """Frames arrive at a given rate, 50 ms after they left, and are acknowledged every 2 ms."""
 
@@ -63,9 +71,7 @@ class Path:
             self.delivered.append(self.delivered[-1] + int(rate * self.STEP))
             left = self.now - self.RTT
             told = ack(int(rate * self.STEP), bbr.cwnd, now=self.now, rtt=self.RTT + self.now * 1e-9)  # never as short
-            told.newest = SentRange(
-                0, 1, 1, left, True, self.delivered[-1 - self.ROUND], left, left - self.RTT, limited
-            )
+            tell_newest(told, left, self.delivered[-1 - self.ROUND], left - self.RTT, limited)
             told.delivered = self.delivered[-1]
             told.pipe = min(bbr.cwnd, int(rate * self.RTT))
             bbr.on_ack(told)
@@ -124,7 +130,7 @@ class TestPath:
     def test_a_single_sample_over_a_short_interval_is_ignored(self, path: Path) -> None:
         told = ack(1000, path.bbr.cwnd, now=path.now + 0.001, rtt=0.1)
         left = path.now - 0.001
-        told.newest = SentRange(0, 1, 1, left, True, path.delivered[-1] - 50_000, left, left - 0.001, False)
+        tell_newest(told, left, path.delivered[-1] - 50_000, left - 0.001, False)
         told.delivered = path.delivered[-1]
         path.bbr.on_ack(told)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)

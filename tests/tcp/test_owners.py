@@ -23,7 +23,6 @@ PARTS = (
     ("autotune", "ReceiveTuning"),
     ("send_buffer", "SendBuffer"),
     ("scoreboard", "Scoreboard"),
-    ("scoreboard", "SentRange"),
     ("reassembly", "Reassembly"),
     ("zerocopy", "ZeroCopyRuns"),
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import LOST, Ack, MinimumRtt, Rack, Scoreboard
+from tests.facades.tcp import LOST, MinimumRtt, Rack, Scoreboard, new_ack
 
 SMSS = 1000
 
@@ -20,7 +20,7 @@ def flying(count: int) -> tuple[Scoreboard, Rack]:
 
 
 def sack(flight: Scoreboard, rack: Rack, start: int, end: int, now: float) -> None:
-    arrived = Ack(now, flight.size)
+    arrived = new_ack(now, flight.size)
     flight.sack(start, end, arrived)
     rack.update(arrived, None)
 
@@ -143,7 +143,7 @@ def test_an_ack_too_early_for_a_retransmission_is_of_the_original() -> None:
     sack(flight, rack, 1000, 4000, 0.013)
     flight.sent_again(0, 1000, SMSS, 0.014)
     before = rack.sent_at
-    arrived = Ack(0.015, flight.size)
+    arrived = new_ack(0.015, flight.size)
     flight.acknowledge(1000, arrived)
     rack.update(arrived, None)
     assert rack.sent_at == before
@@ -154,7 +154,7 @@ def test_an_ack_with_an_older_echo_is_of_the_original() -> None:
     sack(flight, rack, 1000, 4000, 0.013)
     flight.sent_again(0, 1000, SMSS, 0.014)
     before = rack.sent_at
-    arrived = Ack(0.026, flight.size)
+    arrived = new_ack(0.026, flight.size)
     flight.acknowledge(1000, arrived)
     rack.update(arrived, 0.026)
     assert rack.sent_at == before

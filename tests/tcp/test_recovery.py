@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import Ack, Recovery, Reno, Scoreboard
+from tests.facades.tcp import Recovery, Reno, Scoreboard, new_ack
 
 FRAME = 1000
 
@@ -23,7 +23,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
     recovery, reno, flight = losing(20)
     sent = 0
     for number in range(1, 20):
-        arrived = Ack(1.0, flight.size)
+        arrived = new_ack(1.0, flight.size)
         flight.sack(number * FRAME, (number + 1) * FRAME, arrived)
         window = recovery.window(arrived.wire_bytes, False, reno, flight)
         while flight.pipe + FRAME <= window:
@@ -39,7 +39,7 @@ def test_the_window_never_falls_below_the_target_for_long() -> None:
     """Most of the flight is lost: each frame delivered allows one more, up to the target."""
     recovery, reno, flight = losing(20)
     flight.mark_lost(flight.ranges[1])
-    arrived = Ack(1.0, flight.size)
+    arrived = new_ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
     assert (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.flow import flow
-from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno
+from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno, new_ack
 from tests.tcp.script import ACK, MSS, Script
 
 
 def ack(arrived: int, flight: int, una: int = 0, *, now: float = 1.0, rtt: float = 0.01) -> Ack:
-    told = Ack(now, flight)
+    told = new_ack(now, flight)
     told.wire_bytes, told.pipe = arrived, flight - arrived
     told.una, told.nxt = una, una + flight
     told.rtt = told.srtt = rtt

@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import LOST, OUT, SACKED, Ack, Scoreboard
+from tests.facades.tcp import LOST, OUT, SACKED, Ack, Scoreboard, new_ack
 
 
 def acknowledge(flight: Scoreboard, una: int) -> Ack:
-    arrived = Ack(0.0, flight.size)
+    arrived = new_ack(0.0, flight.size)
     flight.acknowledge(una, arrived)
     return arrived
 
 
 def sack(flight: Scoreboard, start: int, end: int) -> Ack:
-    arrived = Ack(0.0, flight.size)
+    arrived = new_ack(0.0, flight.size)
     flight.sack(start, end, arrived)
     return arrived
 
@@ -29,7 +29,7 @@ def test_an_acknowledged_record_is_returned_with_its_time() -> None:
     flight.sent(1, 300_001, 1500, 5.0)
     flight.sent(300_001, 301_449, 1514, 6.0)
     arrived = acknowledge(flight, 300_001)
-    assert arrived.newest is not None
+    assert arrived.has_newest
     assert (arrived.wire_bytes, arrived.newest.sent_at, arrived.never_retransmitted) == (1500, 5.0, True)
     assert flight.pipe == 1514
     assert acknowledge(flight, 301_449).wire_bytes == 1514
@@ -49,7 +49,7 @@ def test_a_retransmitted_record_is_marked() -> None:
     flight.sent(1000, 2000, 1000, 5.1)
     flight.sent_again(0, 1000, 1000, 5.2)
     arrived = acknowledge(flight, 2000)
-    assert arrived.newest is not None
+    assert arrived.has_newest
     assert (arrived.never_retransmitted, arrived.newest.sent_at) == (False, 5.2)
 
 

@@ -1,0 +1,174 @@
+/* SEGMENT ARRIVES on the loss-free path: softnic/tcp/input.py, ack.py and what they call, in their order. */
+#include "flow_steps.h"
+
+#include <math.h>
+
+enum { PSH = 0x08, ACK = 0x10 };
+
+/* Whether no part of the flow's state needs Python. */
+static bool is_loss_free(const sn_flow *flow)
+{
+    const sn_connection *c = &flow->connection;
+    return c->fast_path && c->established && c->use_sack && !c->orphaned && !c->has_soft_error && !c->persisting && !c->syn_pending &&
+           !flow->send.fin_queued && flow->receive.fin == -1 && !flow->reassembly.has_gap && c->dup_acks_pending == 0 &&
+           flow->recovery.is_open && flow->rack.probe_end == -1 && flow->scoreboard.sacked == 0 &&
+           flow->scoreboard.lost == 0 && flow->retransmission_timeout.backoff == 0;
+}
+
+bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
+{
+    const sn_connection *c = &flow->connection;
+    if ((s->flags & ~PSH) != ACK || s->has_sacks || s->has_timestamps != c->use_timestamps || !is_loss_free(flow))
+        return false;
+    if (s->has_timestamps && (int32_t)(s->ts_value - (uint32_t)flow->timestamps.ts_recent) < 0)
+        return false;
+    const sn_receive *rcv = &flow->receive;
+    if (sn_number(rcv->irs, rcv->rcv_nxt) != s->seq)
+        return false;
+    if (s->length && (rcv->rcv_adv <= rcv->rcv_nxt || now >= flow->receive_tuning.round_ends))
+        return false;
+    const sn_send *snd = &flow->send;
+    int64_t ack = sn_position(snd->iss, s->ack, snd->snd_una);
+    if (ack < snd->snd_una || ack > snd->snd_nxt)
+        return false;
+    if (ack > snd->snd_una)
+        return flow->congestion.algorithm != SN_OTHER_CONGESTION && sn_scoreboard_sent_once(&flow->scoreboard, ack);
+    bool older = ack <= snd->snd_wl2 && rcv->rcv_nxt < snd->snd_wl1;
+    bool changes = !older && (int64_t)s->window << snd->scale != snd->snd_wnd;
+    return s->length || changes || flow->scoreboard.count == 0; /* else it is a duplicate */
+}
+
+static void update_window(sn_send *snd, int64_t position, int64_t ack, uint32_t field)
+{
+    if (ack <= snd->snd_wl2 && position < snd->snd_wl1)
+        return;
+    snd->snd_wnd = (int64_t)field << snd->scale;
+    snd->snd_wl1 = position;
+    snd->snd_wl2 = ack;
+    if (snd->snd_wnd > snd->max_wnd)
+        snd->max_wnd = snd->snd_wnd;
+}
+
+static void update_rack(sn_flow *flow, const sn_ack *ack)
+{
+    sn_rack *rack = &flow->rack;
+    if (ack->reordered)
+        rack->reordering_seen = true;
+    double rtt = ack->now - ack->newest.sent_at;
+    sn_sample_minimum_rtt(&flow->minimum_rtt, rtt, ack->now);
+    rack->rtt = rtt;
+    if (ack->newest.sent_at > rack->sent_at || (ack->newest.sent_at == rack->sent_at && ack->newest.end > rack->end)) {
+        rack->sent_at = ack->newest.sent_at;
+        rack->end = ack->newest.end;
+    }
+}
+
+/* Returns whether the flow is to be scheduled. */
+static bool rearm_after_ack(sn_flow *flow, double now)
+{
+    sn_connection *c = &flow->connection;
+    c->unacked_since = now;
+    if (flow->scoreboard.count == 0) {
+        c->rto_at = c->pto = INFINITY;
+        if (c->trim_at != INFINITY)
+            return false;
+        c->trim_at = now + c->trim_after_s;
+        return c->trim_at < c->scheduled_at;
+    }
+    bool schedule = sn_arm_rto(flow, now);
+    return sn_arm_pto(flow, now) || schedule;
+}
+
+/* Processes the acknowledgement of new data. Returns whether the flow is to be scheduled. */
+static bool acknowledge(sn_flow *flow, int64_t una, double now)
+{
+    sn_scoreboard *board = &flow->scoreboard;
+    sn_ack ack;
+    sn_ack_init(&ack, now, board->pipe);
+    flow->send.snd_una = una;
+    sn_send_buffer_release(&flow->send_buffer, una);
+    sn_scoreboard_acknowledge(board, una, &ack);
+    ack.rtt = now - ack.newest.sent_at;
+    sn_sample_rtt(&flow->retransmission_timeout, ack.rtt);
+    update_rack(flow, &ack);
+    flow->connection.reo_timer = INFINITY;
+    if (ack.wire_bytes) {
+        sn_scoreboard_arrived(board, &ack);
+        ack.una = una;
+        ack.nxt = flow->send.snd_nxt;
+        ack.srtt = flow->retransmission_timeout.srtt;
+        sn_grow_window(&flow->congestion, &flow->hystart, &ack);
+    }
+    return rearm_after_ack(flow, now);
+}
+
+/* Takes data that is next in order. Returns whether its acknowledgement waits. */
+static bool take_data(sn_flow *flow, const sn_segment *s, double now)
+{
+    sn_delayed_ack *delayed = &flow->delayed_ack;
+    flow->receive.rcv_nxt += s->length;
+    flow->receive.unread += s->length;
+    flow->connection.gap_at = INFINITY;
+    delayed->arrived_at = now;
+    if (s->length >= (uint64_t)128 * s->frames) {
+        delayed->frames += s->frames;
+        delayed->batch = delayed->batch || s->frames > 1;
+    }
+    if (delayed->answers < delayed->needed || delayed->frames >= 2 || delayed->batch)
+        return false;
+    if (delayed->at == INFINITY)
+        delayed->at = now + delayed->delay_s;
+    return !flow->connection.ack_pending;
+}
+
+uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
+{
+    sn_connection *c = &flow->connection;
+    sn_send *snd = &flow->send;
+    int64_t position = flow->receive.rcv_nxt, ack = sn_position(snd->iss, s->ack, snd->snd_una);
+    uint32_t left = SN_DONE;
+    c->frames_received += s->frames;
+    c->last_heard = now;
+    c->keepalive_probes = 0;
+    if (s->has_timestamps && position <= c->last_ack_sent) {
+        flow->timestamps.ts_recent = s->ts_value;
+        flow->timestamps.recent_at = now;
+    }
+    if (ack > snd->snd_una) {
+        int64_t finished = flow->send_buffer.runs_finished;
+        if (acknowledge(flow, ack, now))
+            left |= SN_SCHEDULE;
+        if (c->wants_space)
+            left |= SN_WRITABLE;
+        if (flow->send_buffer.runs_finished != finished)
+            left |= SN_RUNS;
+    }
+    update_window(snd, position, ack, s->window);
+    if (s->length) {
+        left |= SN_DELIVER;
+        if (!take_data(flow, s, now))
+            c->ack_pending = true;
+        else if (flow->delayed_ack.at < c->scheduled_at)
+            left |= SN_SCHEDULE;
+    }
+    if (!c->queued && sn_has_output(flow))
+        left |= SN_WAKE;
+    return left;
+}
+
+uint32_t sn_flow_receive_run(sn_flow *flow, const sn_run *run, uint32_t length, double now)
+{
+    sn_segment segment = {
+        .seq = run->seq,
+        .ack = run->ack,
+        .window = run->window,
+        .flags = run->flags,
+        .ts_value = run->ts_value,
+        .ts_echo = run->ts_echo,
+        .length = length,
+        .frames = run->count,
+        .has_timestamps = run->has_timestamps,
+        .has_sacks = run->sack_blocks != 0,
+    };
+    return sn_flow_receives(flow, &segment, now) ? sn_flow_receive(flow, &segment, now) : 0;
+}

@@ -1,0 +1,293 @@
+/* Sending on the loss-free path: softnic/tcp/output.py, arm_timers.py and what they call, in their order. */
+#include "flow_steps.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "headers.h"
+
+enum { PSH = 0x08, ACK = 0x10, FRAME_HEADERS = 66 };
+
+bool sn_arm_rto(sn_flow *flow, double now)
+{
+    sn_connection *c = &flow->connection;
+    double at = now + flow->retransmission_timeout.rto, give_up_at = c->unacked_since + c->user_timeout_s;
+    if (at > give_up_at)
+        at = give_up_at > now ? give_up_at : now;
+    c->rto_at = at;
+    return at < c->scheduled_at;
+}
+
+static double probe_after(const sn_flow *flow)
+{
+    double srtt = flow->retransmission_timeout.srtt;
+    if (srtt == 0.0)
+        return 1.0;
+    double after = 2 * srtt;
+    if (flow->scoreboard.pipe <= flow->congestion.smss)
+        after += flow->rack.peer_ack_delay_s;
+    return after > 0.01 ? after : 0.01;
+}
+
+bool sn_arm_pto(sn_flow *flow, double now)
+{
+    sn_connection *c = &flow->connection;
+    double at = now + probe_after(flow);
+    c->pto = INFINITY;
+    if (at >= c->rto_at)
+        return false;
+    c->pto = at;
+    return at < c->scheduled_at;
+}
+
+/* The window field of a segment sent now; moves the right edge of the window if that is worth it. */
+static uint32_t advertise(sn_receive *rcv)
+{
+    int64_t nxt = rcv->rcv_nxt, edge = rcv->rcv_adv, most = nxt + rcv->capacity - rcv->unread;
+    if (most - edge >= rcv->capacity / 8 || edge > most)
+        edge = most;
+    if (edge <= nxt) {
+        if (nxt > rcv->rcv_adv)
+            rcv->rcv_adv = nxt;
+        return 0;
+    }
+    int64_t field = -((nxt - edge) >> rcv->scale);
+    if (field > 0xFFFF)
+        field = 0xFFFF;
+    edge = nxt + (field << rcv->scale);
+    if (edge > rcv->rcv_adv)
+        rcv->rcv_adv = edge;
+    return (uint32_t)field;
+}
+
+static void fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn_output *out)
+{
+    sn_receive *rcv = &flow->receive;
+    out->seq = sn_number(flow->send.iss, position);
+    out->ack = sn_number(rcv->irs, rcv->rcv_nxt);
+    out->flags = flags;
+    out->window = advertise(rcv);
+    flow->connection.last_ack_sent = rcv->rcv_nxt;
+    out->ts_value = (uint32_t)((int64_t)(now * 1000) + flow->timestamps.offset);
+    out->ts_echo = (uint32_t)flow->timestamps.ts_recent;
+}
+
+void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
+{
+    const sn_send *snd = &flow->send;
+    int64_t edge = snd->snd_una + snd->snd_wnd;
+    flow->connection.ack_pending = false;
+    flow->delayed_ack.at = INFINITY;
+    flow->delayed_ack.frames = 0;
+    fill(flow, edge < snd->snd_nxt ? edge : snd->snd_nxt, ACK, now, out);
+    out->start = out->end = 0;
+    out->frames = 1;
+    out->tos = out->tag = out->block_offset = 0;
+    out->data = NULL;
+}
+
+/* The frames that congestion control and pacing permit now, at most `frames`; `*wait`: pacing permits none yet. */
+static int64_t frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, double link_full_at, double now, bool *wait)
+{
+    const sn_congestion *congestion = &flow->congestion;
+    int64_t pipe = flow->scoreboard.pipe, allowance = congestion->cwnd - pipe;
+    int64_t budget = allowance / congestion->smss;
+    if (budget <= 0) { /* floor and truncation differ below zero only, where both mean none */
+        if (pipe && allowance < unsent + FRAME_HEADERS)
+            return 0;
+        budget = 1;
+    }
+    if (sn_update_pacing(&flow->pacer, congestion, &flow->retransmission_timeout, link_full_at, now)) {
+        int64_t burst = sn_pacing_burst(&flow->pacer, congestion->smss, now);
+        if (burst == 0) {
+            *wait = true;
+            return 0;
+        }
+        if (burst < frames)
+            frames = burst;
+    }
+    return budget < frames ? budget : frames;
+}
+
+/* Where a segment from `start` ends: `start` if it has to wait for more data; -1 if it waits for the peer's window. */
+static int64_t segment_end(const sn_flow *flow, int64_t start, int64_t budget)
+{
+    const sn_send *snd = &flow->send;
+    const sn_send_buffer *buffer = &flow->send_buffer;
+    int64_t super_segment = flow->connection.super_segment, limit = snd->snd_una + snd->snd_wnd;
+    sn_extent extent;
+    sn_send_buffer_extent(buffer, start, false, &extent);
+    int64_t natural = extent.end;
+    bool flush = flow->connection.nodelay || extent.closed || snd->snd_sml <= snd->snd_una;
+    int64_t end = start + super_segment < limit ? start + super_segment : limit;
+    if (end < start)
+        end = start;
+    end = natural <= end ? natural : sn_tag_range_cut_before(extent.range, start, end);
+    if (!extent.range->words && end - start > snd->mss) {
+        int64_t length = end - start;
+        if (budget * snd->mss < length)
+            length = budget * snd->mss;
+        if (start + length < natural || !flush)
+            length -= length % snd->mss;
+        end = start + length;
+    }
+    int64_t length = end - start;
+    if (length >= snd->mss)
+        return end;
+    if (end < natural)
+        return length && (2 * length >= snd->max_wnd || start + super_segment <= limit) ? end : -1;
+    return length && flush ? end : start;
+}
+
+/* Whether all that may have to be sent is new data and ACKs. */
+static bool is_loss_free(const sn_flow *flow)
+{
+    const sn_connection *c = &flow->connection;
+    return c->fast_path && c->established && c->use_sack && !c->syn_pending && !c->persisting && !c->blocked && c->dup_acks_pending == 0 &&
+           !flow->send.fin_queued && !flow->reassembly.has_gap && !flow->reassembly.has_repeated &&
+           flow->recovery.is_open && !flow->recovery.must_send && flow->rack.probe_end == -1 &&
+           flow->scoreboard.lost == 0 && flow->scoreboard.sacked == 0;
+}
+
+static void fill_payload(const sn_send_buffer *buffer, sn_output *out)
+{
+    const sn_tag_range *range = sn_send_buffer_tag_range(buffer, out->start);
+    out->tos = range->tos;
+    out->tag = range->tag;
+    out->block_offset = range->words ? (uint32_t)((out->start - range->origin) % 64) : 0;
+    out->data = sn_send_buffer_data(buffer, out->start);
+}
+
+uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, double now, sn_output *out)
+{
+    sn_connection *c = &flow->connection;
+    sn_send *snd = &flow->send;
+    if (!is_loss_free(flow))
+        return 0;
+    int64_t start = snd->snd_nxt, written = flow->send_buffer.end;
+    uint32_t left = SN_DONE;
+    if (start < written) {
+        if (flow->congestion.algorithm == SN_OTHER_CONGESTION || now >= c->path_mtu_until ||
+            !sn_scoreboard_has_room(&flow->scoreboard) || !sn_send_buffer_has_room(&flow->send_buffer))
+            return 0;
+        if (flow->scoreboard.count == 0 && now - c->last_sent_at > flow->retransmission_timeout.rto)
+            sn_restart_window(&flow->congestion, &flow->hystart);
+        bool wait = false;
+        int64_t budget = frame_budget(flow, written - start, frames, link_full_at, now, &wait), end = start;
+        if (wait) {
+            c->pacing_timer = flow->pacer.free_at;
+            if (c->pacing_timer < c->scheduled_at)
+                left |= SN_SCHEDULE;
+        }
+        if (budget && (end = segment_end(flow, start, budget)) < 0) {
+            if (flow->scoreboard.count == 0)
+                return 0; /* the persist timer begins */
+            end = start;
+        }
+        if (end > start) {
+            fill(flow, start, end == written ? ACK | PSH : ACK, now, out);
+            out->start = start;
+            out->end = end;
+            out->frames = budget;
+            fill_payload(&flow->send_buffer, out);
+            return left | SN_DATA;
+        }
+    }
+    if (c->ack_pending) {
+        sn_flow_ack(flow, now, out);
+        left |= SN_ACK;
+    }
+    return left;
+}
+
+static uint8_t *put16(uint8_t *at, uint32_t value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+    return at + 2;
+}
+
+static uint8_t *put32(uint8_t *at, uint32_t value)
+{
+    return put16(put16(at, value >> 16), value);
+}
+
+uint32_t sn_flow_header(const sn_flow *flow, const sn_output *out, const uint8_t *destination, const uint8_t *source,
+                        uint16_t identification, uint8_t *header)
+{
+    const sn_connection *c = &flow->connection;
+    const uint32_t words = c->use_timestamps ? 8 : 5;
+    uint8_t *at = header;
+    memcpy(at, destination, 6);
+    memcpy(at + 6, source, 6);
+    at = put16(at + 12, ETHERTYPE_IPV4);
+    *at++ = 0x45;
+    *at++ = (uint8_t)out->tos;
+    at = put16(at, 0);
+    at = put16(at, identification);
+    at = put16(at, 0x4000); /* do not fragment */
+    *at++ = 64;
+    *at++ = PROTOCOL_TCP;
+    at = put16(at, 0);
+    at = put32(at, (uint32_t)c->local_ip);
+    at = put32(at, (uint32_t)c->peer_ip);
+    at = put16(at, (uint32_t)c->local_port);
+    at = put16(at, (uint32_t)c->peer_port);
+    at = put32(at, out->seq);
+    at = put32(at, out->ack);
+    *at++ = (uint8_t)(words << 4);
+    *at++ = (uint8_t)out->flags;
+    at = put16(at, out->window);
+    at = put32(at, 0);
+    if (c->use_timestamps) {
+        at = put32(at, 0x0101080A); /* two NOPs, then the option */
+        at = put32(at, out->ts_value);
+        at = put32(at, out->ts_echo);
+    }
+    return (uint32_t)(at - header);
+}
+
+/* Data was sent, and the ACK with it. */
+static void on_piggybacked(sn_delayed_ack *delayed, double now)
+{
+    delayed->at = INFINITY;
+    delayed->frames = 0;
+    delayed->batch = false;
+    if (now - delayed->arrived_at <= delayed->delay_s) {
+        delayed->answers++;
+        if (delayed->needed > 1 && delayed->answers >= 2 * delayed->needed) {
+            delayed->needed /= 2;
+            delayed->answers = delayed->needed;
+        }
+    }
+    delayed->arrived_at = -INFINITY;
+}
+
+uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int64_t frames, int64_t wire_bytes,
+                      double now)
+{
+    sn_connection *c = &flow->connection;
+    sn_send *snd = &flow->send;
+    int64_t taken = out->start + consumed, written = flow->send_buffer.end;
+    c->frames_sent += frames;
+    c->wire_bytes_sent += wire_bytes;
+    c->ack_pending = false;
+    on_piggybacked(&flow->delayed_ack, now);
+    sn_send_buffer_cut_at(&flow->send_buffer, taken);
+    snd->snd_nxt = taken;
+    if (taken == written && consumed % snd->mss > 0)
+        snd->snd_sml = taken;
+    sn_scoreboard_sent(&flow->scoreboard, out->start, taken, wire_bytes, now);
+    if (taken >= written && flow->scoreboard.pipe < flow->congestion.cwnd)
+        sn_scoreboard_mark_app_limited(&flow->scoreboard);
+    if (!isnan(flow->pacer.rate))
+        sn_charge_pacing(&flow->pacer, wire_bytes, now);
+    c->last_sent_at = now;
+    bool schedule = false;
+    if (c->rto_at == INFINITY) {
+        c->unacked_since = now;
+        schedule = sn_arm_rto(flow, now);
+    }
+    schedule = sn_arm_pto(flow, now) || schedule;
+    return SN_DONE | (schedule ? SN_SCHEDULE : 0);
+}

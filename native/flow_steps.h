@@ -1,0 +1,47 @@
+/* Steps that flow_receive.c and flow_send.c share. */
+#ifndef SOFTNIC_FLOW_STEPS_H
+#define SOFTNIC_FLOW_STEPS_H
+#include "fast_path.h"
+#include "flow.h"
+
+/* The position with this sequence number that lies nearest to `near` (softnic/tcp/seq.py). */
+static inline int64_t sn_position(int64_t initial, uint32_t number, int64_t near)
+{
+    return near + (int32_t)(number - (uint32_t)initial - (uint32_t)near);
+}
+
+static inline uint32_t sn_number(int64_t initial, int64_t position)
+{
+    return (uint32_t)(initial + position);
+}
+
+void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample);
+void sn_sample_minimum_rtt(sn_minimum_rtt *minimum, double rtt, double now);
+
+/* Grows a Reno or CUBIC window after an acknowledgement outside recovery. */
+void sn_grow_window(sn_congestion *congestion, sn_hystart *hystart, const sn_ack *ack);
+
+/* Restarts after an idle time longer than a timeout. */
+void sn_restart_window(sn_congestion *congestion, sn_hystart *hystart);
+
+/* Sets the pacing rate of what is sent from here on. Returns whether there is one. */
+bool sn_update_pacing(sn_pacer *pacer, const sn_congestion *congestion, const sn_retransmission_timeout *rtt,
+                      double link_full_at, double now);
+
+/* The frames that pacing permits now. */
+int64_t sn_pacing_burst(const sn_pacer *pacer, int64_t smss, double now);
+void sn_charge_pacing(sn_pacer *pacer, int64_t wire_bytes, double now);
+
+/* (Re)starts the retransmission timer. Returns whether the flow is to be scheduled. */
+bool sn_arm_rto(sn_flow *flow, double now);
+
+/* Sets the time of a tail loss probe. Returns whether the flow is to be scheduled. */
+bool sn_arm_pto(sn_flow *flow, double now);
+
+/* Whether data or an ACK waits to be sent, windows permitting. */
+static inline bool sn_has_output(const sn_flow *flow)
+{
+    return flow->send.snd_nxt < flow->send_buffer.end || flow->connection.ack_pending;
+}
+
+#endif

@@ -1,0 +1,226 @@
+/* Tags, cuts and runs of a send buffer: softnic/tcp/send_buffer.py and zerocopy.py say what the operations mean. */
+#include "send_buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD = 4, FIRST_CAPACITY = 4 };
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Makes room for one element more behind those of an array that begins at index `*first`. */
+static int reserve(void **array, size_t size, int64_t *first, int64_t count, int64_t *capacity)
+{
+    if (*first + count < *capacity)
+        return 0;
+    if (count == *capacity) {
+        int64_t more = *capacity ? 2 * *capacity : FIRST_CAPACITY;
+        void *grown = realloc(*array, (size_t)more * size);
+        if (grown == NULL)
+            return -1;
+        *array = grown;
+        *capacity = more;
+    }
+    if (*first)
+        memmove(*array, (char *)*array + (size_t)*first * size, (size_t)count * size);
+    *first = 0;
+    return 0;
+}
+
+static int reserve_tag(sn_send_buffer *b)
+{
+    void *tags = b->tags;
+    int failed = reserve(&tags, sizeof *b->tags, &b->tags_first, b->tags_count, &b->tags_capacity);
+    b->tags = tags;
+    return failed;
+}
+
+static sn_tag_range *tag_at(const sn_send_buffer *b, int64_t index)
+{
+    return b->tags + b->tags_first + index;
+}
+
+static sn_send_run *run_at(const sn_send_buffer *b, int64_t index)
+{
+    return b->runs + b->runs_first + index;
+}
+
+/* Number of ranges that begin at `position` or before. */
+static int64_t ranges_until(const sn_send_buffer *b, int64_t position)
+{
+    int64_t low = 0, high = b->tags_count;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (tag_at(b, middle)->start <= position)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int sn_send_buffer_tag(sn_send_buffer *b, int64_t position, uint32_t tag, uint8_t tos, bool words)
+{
+    bool replaces = b->tags_count > 0 && tag_at(b, b->tags_count - 1)->start == position;
+    if (!replaces && reserve_tag(b))
+        return -1;
+    b->tags_count += !replaces;
+    *tag_at(b, b->tags_count - 1) =
+        (sn_tag_range){.start = position, .origin = position, .tag = tag, .tos = tos, .words = words};
+    return 0;
+}
+
+void sn_send_buffer_no_floats(sn_send_buffer *b)
+{
+    b->floats = false;
+    for (int64_t index = 0; index < b->tags_count; index++)
+        tag_at(b, index)->words = false;
+}
+
+const sn_tag_range *sn_send_buffer_tag_range(const sn_send_buffer *b, int64_t position)
+{
+    return tag_at(b, ranges_until(b, position) - 1);
+}
+
+const sn_tag_range *sn_send_buffer_last_range(const sn_send_buffer *b)
+{
+    return tag_at(b, b->tags_count - 1);
+}
+
+int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int64_t limit)
+{
+    return range->words ? larger(position, limit - (limit - range->origin) % SN_BLOCK) : limit;
+}
+
+void sn_send_buffer_extent(const sn_send_buffer *b, int64_t position, bool flush, sn_extent *extent)
+{
+    int64_t next = ranges_until(b, position);
+    const sn_tag_range *range = extent->range = tag_at(b, next - 1);
+    int64_t end = position < b->zerocopy_end ? sn_send_buffer_run_at(b, position)->end : b->end;
+    extent->closed = true;
+    extent->end = end;
+    if (next < b->tags_count && tag_at(b, next)->start <= end) {
+        extent->end = tag_at(b, next)->start;
+    } else if (end == b->end) {
+        extent->closed = flush;
+        if (!flush && range->words)
+            extent->end = larger(position, end - (end - range->origin) % (b->blocks ? SN_BLOCK : WORD));
+    }
+}
+
+int64_t sn_send_buffer_reach(const sn_send_buffer *b, int64_t position, int64_t limit, bool flush)
+{
+    sn_extent extent;
+    sn_send_buffer_extent(b, position, flush, &extent);
+    return extent.end <= limit ? extent.end : sn_tag_range_cut_before(extent.range, position, limit);
+}
+
+bool sn_send_buffer_has_room(const sn_send_buffer *b)
+{
+    return b->tags_count < b->tags_capacity;
+}
+
+int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)
+{
+    int64_t next = ranges_until(b, position);
+    const sn_tag_range *range = tag_at(b, next - 1);
+    if (!range->words || range->start == position || (position - range->origin) % SN_BLOCK == 0)
+        return 0;
+    if (reserve_tag(b))
+        return -1;
+    sn_tag_range cut = *tag_at(b, next - 1);
+    cut.start = position;
+    memmove(tag_at(b, next + 1), tag_at(b, next), (size_t)(b->tags_count - next) * sizeof cut);
+    *tag_at(b, next) = cut;
+    b->tags_count++;
+    return 0;
+}
+
+int64_t sn_send_buffer_segment_start(const sn_send_buffer *b, int64_t position)
+{
+    const sn_tag_range *range = sn_send_buffer_tag_range(b, position);
+    return range->words ? larger(range->start, position - (position - range->origin) % SN_BLOCK) : position;
+}
+
+static void release_runs(sn_send_buffer *b, int64_t position)
+{
+    while (b->runs_count > 0 && run_at(b, 0)->start < position) {
+        sn_send_run *run = run_at(b, 0);
+        int64_t upto = smaller(position, run->end), size = upto - run->start;
+        if (run->external) {
+            b->outstanding -= size;
+            b->completed_bytes += size;
+        }
+        run->data += size;
+        run->start = upto;
+        if (upto == run->end) {
+            b->runs_first++;
+            b->runs_count--;
+            b->runs_finished++;
+        }
+    }
+}
+
+void sn_send_buffer_release(sn_send_buffer *b, int64_t position)
+{
+    int64_t start = smaller(sn_send_buffer_segment_start(b, position), b->end);
+    if (start <= b->start)
+        return;
+    b->start = start;
+    release_runs(b, start);
+    int64_t spare = ranges_until(b, start) - 1;
+    b->tags_first += spare;
+    b->tags_count -= spare;
+}
+
+const uint8_t *sn_send_buffer_data(const sn_send_buffer *b, int64_t position)
+{
+    if (position >= b->zerocopy_end)
+        return (const uint8_t *)(uintptr_t)b->memory_address + (position - b->origin);
+    const sn_send_run *run = sn_send_buffer_run_at(b, position);
+    return run->data + (position - run->start);
+}
+
+int sn_send_buffer_add_run(sn_send_buffer *b, int64_t start, const uint8_t *data, int64_t size, bool external,
+                           bool joins)
+{
+    if (joins) {
+        run_at(b, b->runs_count - 1)->end += size;
+    } else {
+        void *runs = b->runs;
+        int failed = reserve(&runs, sizeof *b->runs, &b->runs_first, b->runs_count, &b->runs_capacity);
+        b->runs = runs;
+        if (failed)
+            return -1;
+        *run_at(b, b->runs_count) =
+            (sn_send_run){.start = start, .end = start + size, .data = data, .external = external};
+        b->runs_count++;
+    }
+    if (external)
+        b->outstanding += size;
+    b->zerocopy_end = start + size;
+    return 0;
+}
+
+sn_send_run *sn_send_buffer_run_at(const sn_send_buffer *b, int64_t position)
+{
+    for (int64_t index = 0; index < b->runs_count; index++)
+        if (position < run_at(b, index)->end)
+            return run_at(b, index);
+    return NULL;
+}
+
+void sn_send_buffer_clear_runs(sn_send_buffer *b)
+{
+    b->runs_finished += b->runs_count;
+    b->runs_first = b->runs_count = 0;
+    b->outstanding = 0;
+}

@@ -1,0 +1,102 @@
+"""Cuts segments into frames: the plan, the buffers and the result of `sn_cut`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic._native import ffi, lib
+from softnic.nic.offload import CodecChoice
+from softnic.packet.frames import HEADROOM, Frames
+
+MAX_FRAMES = 4096
+"""Limit of the frames of one segment; only part of a longer one is consumed."""
+OFFLOADED_BYTES = 1 << 20
+"""Limit of the frame bytes of one offloaded segment; only part of a longer one is consumed."""
+
+CData = Any
+"""A cffi buffer."""
+PlanFields = tuple[int, int, int, int, bool, int, int]
+"""Fields of an `sn_cut_plan`: header_length, max_payload, codec, parameter, raw, block_offset, max_frames."""
+_FIRST_OFFSET = np.array([HEADROOM], np.uint32)
+_FIRST_OFFSET.flags.writeable = False
+"""Offsets of a batch of one frame."""
+
+
+def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloaded: bool) -> int:
+    """Return the bytes to allocate for the frames of a segment. The size of an offloaded one is known only afterwards;
+    if this is too little, the rest becomes another segment."""
+    frames = -(-length // max_payload) or 1
+    if offloaded:
+        return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + max_payload))
+    frames = min(frames, max_frames)
+    return frames * overhead + min(length, frames * max_payload)
+
+
+class Segmenter:
+    """`packet_mode` and `equal_sizes` are those of an `sn_cut_plan`."""
+
+    def __init__(self, packet_mode: bool, equal_sizes: bool) -> None:
+        self._plan = ffi.new("sn_cut_plan *")
+        self._plan.packet_mode = packet_mode
+        self._plan.equal_sizes = equal_sizes
+        self._planned: PlanFields = (0, 0, 0, 0, False, 0, 0)
+        self.result = ffi.new("sn_cut_result *")
+        """Of the latest cut."""
+        self._data = np.empty(0, np.uint8)
+        self._offsets = np.empty(MAX_FRAMES, np.uint32)
+        self._lengths = np.empty(MAX_FRAMES, np.uint32)
+        self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
+        self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
+
+    def cut(
+        self,
+        header: bytes | CData,
+        header_length: int,
+        source: CData,
+        length: int,
+        max_payload: int,
+        choice: CodecChoice,
+        raw: bool,
+        block_offset: int,
+        max_frames: int,
+    ) -> CData:
+        """Cut `length` bytes of `source` behind this header. Return `result`, valid until the next cut.
+
+        Raises ValueError for a segment that no TCP makes, e.g. cut inside a word.
+        """
+        plan = (header_length, max_payload, choice.number, choice.parameter, raw, block_offset, max_frames)
+        if plan != self._planned:
+            self._make_plan(plan)
+        size = _space(length, max_payload, HEADROOM + header_length, max_frames, choice.number >= 0)
+        self._data = data = np.empty(size, np.uint8)
+        arrays = (ffi.from_buffer("uint8_t[]", data), size, self._c_offsets, self._c_lengths, self.result)
+        if lib.sn_cut(self._plan, header, source, length, *arrays):
+            raise ValueError(f"a segment with {header_length} bytes of headers cannot be cut like that")
+        return self.result
+
+    def _make_plan(self, fields: PlanFields) -> None:
+        """Set the parameters of `sn_cut`; those of consecutive segments are often the same."""
+        self._planned = fields
+        plan = self._plan
+        (
+            plan.header_length,
+            plan.max_payload,
+            plan.codec,
+            plan.parameter,
+            plan.raw,
+            plan.block_offset,
+            plan.max_frames,
+        ) = fields
+
+    def take(self, packet_id: int, offloaded: bool) -> Frames:
+        """Return the frames of the latest cut, once."""
+        result, data = self.result, self._data
+        self._data = np.empty(0, np.uint8)
+        frames, wire_bytes = result.frames, result.frame_bytes
+        if offloaded:
+            data.resize(wire_bytes + frames * HEADROOM, refcheck=False)
+        offsets: npt.NDArray[np.uint32] = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
+        return Frames(data, offsets, self._lengths[:frames].copy(), packet_id, wire_bytes)
