@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic._native import ffi
 from softnic.tcp.connection import Connection
 from softnic.tcp.flow import Flow
 from softnic.tcp.send_buffer import CUT
@@ -18,11 +17,6 @@ RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
 Buffer = memoryview | npt.NDArray[Any]
 MIN_ZEROCOPY = 4 << 10
 """Smaller sends are copied: they are not worth a run of their own."""
-
-
-def address_of(view: Buffer) -> int:
-    """Returns the address of contiguous memory, to find out whether bytes are in place already."""
-    return int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
 
 
 def append(connection: Connection, memory: memoryview, start: int, size: int) -> tuple[int, bool]:

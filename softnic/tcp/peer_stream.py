@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.connection import Connection
-from softnic.tcp.direct_placement import PlacementCursor, address_of, append, set_rx_placement
+from softnic.tcp.direct_placement import PlacementCursor, append, set_rx_placement
 from softnic.tcp.state import State
+from softnic.tcp.zerocopy import address_of
 
 COMPRESSED_TOS = 0x28
 """Type of service that selects compression (INCEPTIONN, section VI)."""

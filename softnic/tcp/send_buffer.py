@@ -21,7 +21,7 @@ import numpy as np
 from softnic._flow import Memory, SendBufferFields
 from softnic._native import ffi, lib
 from softnic.packet.segment import PLAIN, Tag
-from softnic.tcp.zerocopy import ZeroCopyRuns
+from softnic.tcp.zerocopy import ZeroCopyRuns, address_of
 
 CUT: int = lib.SN_BLOCK
 """Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
@@ -46,7 +46,7 @@ class TagRange(NamedTuple):
 class SendBuffer(SendBufferFields):
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_c", "_extent", "_memory", "_memory_view", "_numbers", "_tags", "zerocopy")
+    __slots__ = ("_c", "_extent", "_memory", "_numbers", "_tags", "zerocopy")
 
     capacity: int
     """Limit of the copied bytes kept; autotune.py changes it."""
@@ -69,7 +69,7 @@ class SendBuffer(SendBufferFields):
         self._c = ffi.cast("sn_send_buffer *", self.address)
         self._extent = ffi.new("sn_extent *")
         self.capacity = capacity
-        self._memory, self._memory_view = _EMPTY, None
+        self._memory = _EMPTY
         self.origin = self.start = self.end = 1
         self.zerocopy = ZeroCopyRuns(memory=self.memory)
         """Runs of bytes in other memory, all before the buffer's own bytes."""
@@ -122,8 +122,7 @@ class SendBuffer(SendBufferFields):
     def _set_memory(self, memory: memoryview) -> None:
         """Replaces the memory of the buffer's own bytes."""
         self._memory = memory
-        self._memory_view = ffi.from_buffer(memory) if memory else None
-        self.memory_address = int(ffi.cast("intptr_t", self._memory_view)) if memory else 0
+        self.memory_address = address_of(memory) if memory else 0
 
     def grow(self, size: int) -> None:
         self.capacity += size

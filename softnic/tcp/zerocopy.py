@@ -17,6 +17,15 @@ SendRun: TypeAlias = Any
 """An `sn_send_run`: bytes [start, end) of the stream at `data`, in the writer's memory if `external`."""
 
 
+def address_of(memory: Any) -> int:
+    """Returns the address of contiguous memory. It is valid as long as the memory exists."""
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(memory)))
+
+
+def _pointer(address: int) -> Any:
+    return ffi.cast("uint8_t *", address)
+
+
 class ZeroCopyRuns(SendBufferFields):
     """Finished runs of a send buffer, whose memory it shares. Positions as in seq.py."""
 
@@ -35,8 +44,8 @@ class ZeroCopyRuns(SendBufferFields):
     def __init__(self, *, memory: Memory | None = None) -> None:
         del memory
         self._c = ffi.cast("sn_send_buffer *", self.address)
-        self._kept: deque[tuple[Any, Any]] = deque()
-        """Of each run, its memory as the writer passed it and as C sees it: both stay alive."""
+        self._kept: deque[tuple[Any, int]] = deque()
+        """Of each run, its memory, which stays alive, and its address."""
         self._dropped = 0
         """Runs removed from `_kept`."""
         self.zerocopy_end = 1
@@ -56,20 +65,19 @@ class ZeroCopyRuns(SendBufferFields):
     def _add(self, start: int, memory: Any, offset: int, size: int, external: bool) -> None:
         self.drop_finished()
         kept = self._kept
-        view = kept[-1][1] if kept and kept[-1][0] is memory else ffi.from_buffer("uint8_t[]", memory)
-        data = view + offset
-        joins = external and self._continues(start, memory, data)
-        if lib.sn_send_buffer_add_run(self._c, start, data, size, external, joins):
+        base = kept[-1][1] if kept and kept[-1][0] is memory else address_of(memory)
+        joins = external and self._continues(start, memory, base + offset)
+        if lib.sn_send_buffer_add_run(self._c, start, _pointer(base + offset), size, external, joins):
             raise MemoryError("no memory for a zero-copy send")
         if not joins:
-            kept.append((memory, view))
+            kept.append((memory, base))
 
-    def _continues(self, start: int, memory: Any, data: Any) -> bool:
+    def _continues(self, start: int, memory: Any, address: int) -> bool:
         """Whether bytes continue the last run, in the same memory."""
         if not self._kept or self._kept[-1][0] is not memory or self.zerocopy_end != start:
             return False
         last = self.at(start - 1)
-        return bool(last.external and last.data + (last.end - last.start) == data)
+        return bool(last.external and last.data + (last.end - last.start) == _pointer(address))
 
     def at(self, position: int) -> SendRun:
         """Returns the run with this byte, which must be before `zerocopy_end`."""
@@ -83,7 +91,7 @@ class ZeroCopyRuns(SendBufferFields):
         self.drop_finished()
         run = self.at(start)
         memory, base = self._kept[run - (self._c.runs + self._c.runs_first)]
-        first = int(run.data - base) + start - run.start
+        first = int(run.data - _pointer(base)) + start - run.start
         return memoryview(memory)[first : first + end - start]
 
     def drop_finished(self) -> None:
@@ -104,9 +112,9 @@ class ZeroCopyRuns(SendBufferFields):
             if run.external:
                 size = run.end - run.start
                 copied = ffi.buffer(run.data, size)[:]
-                view = ffi.from_buffer("uint8_t[]", copied)
-                self._kept[index] = copied, view
-                run.data, run.external = view, False
+                base = address_of(copied)
+                self._kept[index] = copied, base
+                run.data, run.external = _pointer(base), False
                 self.completed_bytes += size
                 self.outstanding -= size
                 left -= size
