@@ -2,7 +2,8 @@
 
 python -m benchmarks.tcp [--turns 2000] [--rounds 15] [--json FILE]
 
-Two stacks in one process and virtual time, with no NIC or link: a segment is handed over as it is, some turns later.
+Two stacks in one process and virtual time, with no NIC or link: a segment is handed over as it is, some turns later,
+in the form in which a NIC passes and takes it.
 Every round is the same again, and of each single time the quickest counts, so that what else the machine does matters
 little.
 """
@@ -22,10 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import harness
+from softnic._native import ffi
 from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection
+from softnic.tcp.fast_path import segment_of
+from softnic.tcp.flow import Flow
 from softnic.tcp.host import Host
 
 A, B = 0x0A4D0001, 0x0A4D0002
@@ -78,12 +82,16 @@ class Cost:
     """All of a turn, at both ends."""
 
 
+Output = tuple[Flow, bytes, int, int]
+"""Of the fast path: a flow, its `sn_output`, the bytes and the frames sent of it."""
+
+
 class End:
     """One stack. It stands in for its NIC: what it sends waits in `sent`."""
 
     def __init__(self, ip: int) -> None:
         self.ip = ip
-        self.sent: list[Segment | bytes] = []
+        self.sent: list[Segment | Output | bytes] = []
         self.room_left = 0
         self.host = Host(ip, mac_of(ip), transmitter=self, send_frame=self._send_frame, rng=Random(ip))
 
@@ -91,18 +99,45 @@ class End:
         taken = min(len(segment.payload), max_frames * MSS)
         if taken < len(segment.payload):
             segment.payload = segment.payload[:taken]
-        segment.flow = None  # the sender's: what arrives is looked up by the receiver
         self.sent.append(segment)
+        frames = segment.frames = -(-taken // MSS) or 1
+        return Transmitted(taken, frames, taken + HEADERS * frames)
+
+    def transmit_output(self, flow: Flow, out: Any, destination: bytes, now: float) -> Transmitted:  # noqa: ARG002
+        taken = min(out.end - out.start, out.frames * MSS)
         frames = -(-taken // MSS) or 1
-        segment.frames = frames
+        self.sent.append((flow, ffi.buffer(out)[:], taken, frames))
         return Transmitted(taken, frames, taken + HEADERS * frames)
 
     def _send_frame(self, frame: bytes, now: float) -> None:  # noqa: ARG002
         self.sent.append(frame)
 
     def take_sent(self) -> list[Segment | bytes]:
+        """What was sent, as it arrives at the other end."""
         sent, self.sent = self.sent, []
-        return sent
+        return [item if isinstance(item, bytes) else _arriving(item) for item in sent]
+
+
+def _arriving(sent: Segment | Output) -> Segment:
+    """A segment as it was sent, without the sender's flow: the receiver looks up its own."""
+    if isinstance(sent, Segment):
+        return replace(sent, flow=None)
+    flow, out, taken, frames = sent
+    segment = segment_of(flow, ffi.from_buffer("sn_output *", out))
+    return replace(segment, payload=segment.payload[:taken], frames=frames, flow=None)
+
+
+def _run_of(segment: Segment) -> Any:
+    """The `sn_run` that the NIC's parser makes of a segment's frames."""
+    run = ffi.new("sn_run *")
+    run.seq, run.ack, run.window, run.flags, run.count = (
+        *(segment.seq, segment.ack, segment.window, segment.flags, segment.frames),
+    )
+    if segment.timestamps is not None:
+        run.has_timestamps = 1
+        run.ts_value, run.ts_echo = segment.timestamps
+    run.sack_blocks = len(segment.sacks)
+    return run
 
 
 class Run:
@@ -149,9 +184,11 @@ class Run:
             if isinstance(item, bytes):
                 host.receive_frame(item, now)
                 continue
-            kind = "take_data" if item.payload else "take_ack"
+            kind, run = "take_data" if item.payload else "take_ack", _run_of(item)
             began = perf_counter()
-            host.receive_segment(item, now)
+            flow = host.tcp.lookup((item.src, item.sport, item.dport))
+            if flow is None or not host.tcp.receive_run(flow, run, item.payload, now):
+                host.receive_segment(item, now)
             self._spend(kind, began)
         began = perf_counter()
         host.advance(now)
@@ -177,9 +214,9 @@ class Run:
             host.output(self.now, 1 << 20)
         host.next_time()
         taken = perf_counter() - began
-        new = [item for item in sent[before:] if isinstance(item, Segment)]
-        for item in new:  # sent in one go: each its part
-            self.spent["send_data" if item.payload else "send_ack"].append(taken / len(new))
+        sizes = [_size(item) for item in sent[before:] if not isinstance(item, bytes)]
+        for size in sizes:  # sent in one go: each its part
+            self.spent["send_data" if size else "send_ack"].append(taken / len(sizes))
 
     def _spend(self, kind: str, began: float) -> None:
         self.spent[kind].append(perf_counter() - began)
@@ -200,6 +237,10 @@ class Run:
                     number = (item.seq + start) & 0xFFFFFFFF
                     arrives.append(replace(item, seq=number, payload=payload, frames=-(-len(payload) // MSS)))
         return arrives
+
+
+def _size(sent: Segment | Output) -> int:
+    return len(sent.payload) if isinstance(sent, Segment) else sent[2]
 
 
 def spent(pattern: Pattern, turns: int, before: Callable[[], object] | None = None) -> Times:

@@ -22,9 +22,15 @@ sn_range *sn_scoreboard_first(const sn_scoreboard *board)
     return at(board, 0);
 }
 
+/* Whether ranges may be moved to the front to make room: only if few are moved for each one that was removed. */
+static bool may_move(const sn_scoreboard *board, int64_t more)
+{
+    return 2 * (board->count + more) <= board->capacity;
+}
+
 bool sn_scoreboard_has_room(const sn_scoreboard *board)
 {
-    return board->count < board->capacity;
+    return board->first + board->count < board->capacity || may_move(board, 1);
 }
 
 bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una)
@@ -40,10 +46,8 @@ static int reserve(sn_scoreboard *board, int64_t more)
 {
     if (board->first + board->count + more <= board->capacity)
         return 0;
-    if (board->count + more > board->capacity) {
-        int64_t capacity = board->capacity ? board->capacity : FIRST_CAPACITY;
-        while (capacity < board->count + more)
-            capacity *= 2;
+    if (!may_move(board, more)) {
+        int64_t capacity = board->capacity ? 2 * board->capacity : FIRST_CAPACITY;
         sn_range *ranges = realloc(board->ranges, (size_t)capacity * sizeof *ranges);
         if (ranges == NULL)
             return -1;
@@ -155,6 +159,8 @@ void sn_scoreboard_mark_app_limited(sn_scoreboard *board)
 int sn_scoreboard_sent_again(sn_scoreboard *board, int64_t start, int64_t end, int64_t wire_bytes, double now)
 {
     int64_t first, after;
+    if (board->count == 0)
+        return 0;
     if (cut_out(board, start, end, &first, &after))
         return -1;
     for (int64_t index = first; index < after; index++)
@@ -264,6 +270,8 @@ void sn_scoreboard_mark_lost(sn_scoreboard *board, sn_range *range)
 
 int sn_scoreboard_mark_head_lost(sn_scoreboard *board, int64_t wire_bytes)
 {
+    if (board->count == 0)
+        return 0;
     if (reserve(board, 1))
         return -1;
     sn_range *head = at(board, 0);

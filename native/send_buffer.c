@@ -16,12 +16,18 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Whether elements may be moved to the front to make room: only if few are moved for each one that was removed. */
+static bool may_move(int64_t count, int64_t capacity)
+{
+    return 2 * (count + 1) <= capacity;
+}
+
 /* Makes room for one element more behind those of an array that begins at index `*first`. */
 static int reserve(void **array, size_t size, int64_t *first, int64_t count, int64_t *capacity)
 {
     if (*first + count < *capacity)
         return 0;
-    if (count == *capacity) {
+    if (!may_move(count, *capacity)) {
         int64_t more = *capacity ? 2 * *capacity : FIRST_CAPACITY;
         void *grown = realloc(*array, (size_t)more * size);
         if (grown == NULL)
@@ -125,7 +131,7 @@ int64_t sn_send_buffer_reach(const sn_send_buffer *b, int64_t position, int64_t 
 
 bool sn_send_buffer_has_room(const sn_send_buffer *b)
 {
-    return b->tags_count < b->tags_capacity;
+    return b->tags_first + b->tags_count < b->tags_capacity || may_move(b->tags_count, b->tags_capacity);
 }
 
 int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from softnic.capture.hook import CaptureHook
 from softnic.capture.pcapng import Direction
-from softnic.link.base import Link
+from softnic.link.base import DirectLink, Link, UdpPath
 from softnic.packet.frames import Frames
 
 
@@ -17,6 +17,7 @@ class CapturedLink:
 
     def __init__(self, inner: Link, hook: CaptureHook) -> None:
         self._inner = inner
+        self._direct = inner if isinstance(inner, DirectLink) else None
         self._hook = hook
         self._poll_at: float | None = None
 
@@ -28,6 +29,14 @@ class CapturedLink:
         if self._hook.active:
             self._hook.record_wire(frames, now, Direction.OUTBOUND)
         self._inner.send(frames, now)
+
+    def direct_path(self, destination: bytes) -> UdpPath | None:
+        """Return the path of `inner`; none while frames are recorded."""
+        return None if self._direct is None or self._hook.sinks else self._direct.direct_path(destination)
+
+    def on_direct_sent(self, frames: int, wire_bytes: int) -> None:
+        assert self._direct is not None
+        self._direct.on_direct_sent(frames, wire_bytes)
 
     def receive(self, now: float) -> Frames | None:
         frames = self._inner.receive(now)

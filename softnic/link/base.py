@@ -6,9 +6,12 @@ in seconds on any clock; no method blocks.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from softnic.packet.frames import Frames
+
+UdpPath = tuple[int, int, int, int, bool]
+"""File descriptor of a socket, address and port to send to, VNI, and whether the path takes GSO."""
 
 
 class Link(Protocol):
@@ -38,3 +41,14 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Close file descriptors. Frames not yet sent are dropped."""
+
+
+@runtime_checkable
+class DirectLink(Link, Protocol):
+    """A link whose frames may go to the kernel without it, as long as it has nothing to do for them."""
+
+    def direct_path(self, destination: bytes) -> UdpPath | None:
+        """Return the path of frames to a MAC address; None: they are to be sent through the link."""
+
+    def on_direct_sent(self, frames: int, wire_bytes: int) -> None:
+        """Count frames that the kernel has accepted from such a path."""

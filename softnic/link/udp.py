@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from softnic._native import ffi, lib
+from softnic.link.base import UdpPath
 from softnic.link.forwarding import ForwardingTable, LinkPeer, endpoint
 from softnic.link.rate_limited_log import Log, RateLimitedLog
 from softnic.link.secure import channel
@@ -128,8 +129,7 @@ class VxlanLink:
         self._waiting_bytes = 0
         self._retry_at: float | None = None
         self._buffer = np.empty(_MESSAGES * _SLOT_BYTES, np.uint8)
-        self._offsets = np.empty(_FRAMES, np.uint32)
-        self._lengths = np.empty(_FRAMES, np.uint32)
+        self._offsets, self._lengths = (np.empty(_FRAMES, np.uint32) for _ in range(2))
         self._sources = ffi.new("sn_source[]", _MESSAGES)
         self._found = ffi.new("sn_received *")
         self._into = (
@@ -143,6 +143,7 @@ class VxlanLink:
         time."""
         self.counted = VxlanCounters()
         self._socket = open_socket(bind)
+        self._fd = self._socket.fileno()
         self._source_filter = UnknownSourceFilter(self._socket)
         try:
             for mac, address in (peers or {}).items():
@@ -203,6 +204,17 @@ class VxlanLink:
         for target in list(self._forwarding.peers) if peer is None else (peer,):
             self._send_to(target, frames, now)
 
+    def direct_path(self, destination: bytes) -> UdpPath | None:
+        """Return the path to a node, unless frames are encrypted or wait for the socket."""
+        if self._channel is not None or self._waiting:
+            return None
+        peer = self._forwarding.find(destination)
+        return None if peer is None else (self._fd, peer.address, peer.port, self._vni, peer.gso)
+
+    def on_direct_sent(self, frames: int, wire_bytes: int) -> None:
+        self.counted.sent_frames += frames
+        self.counted.sent_bytes += wire_bytes
+
     def _send_to(self, peer: LinkPeer, frames: Frames, now: float) -> None:
         if self._channel is None:
             self._send_datagrams(peer, frames, now)
@@ -250,7 +262,6 @@ class VxlanLink:
 
     def _hand_over(self, peer: LinkPeer, frames: Frames) -> int:
         """Return how many frames the kernel accepted, or -errno."""
-        where = self._socket.fileno(), peer.address, peer.port
         what = (
             ffi.from_buffer("uint8_t[]", frames.data),
             ffi.from_buffer("uint32_t[]", frames.offsets),
@@ -258,9 +269,9 @@ class VxlanLink:
             len(frames),
             peer.gso,
         )
-        sent: int = (
-            lib.sn_vxlan_send(*where, self._vni, *what) if self._channel is None else lib.sn_udp_send(*where, *what)
-        )
+        where = self._fd, peer.address, peer.port
+        plain = self._channel is None
+        sent: int = lib.sn_vxlan_send(*where, self._vni, *what) if plain else lib.sn_udp_send(*where, *what)
         return sent
 
     def _send_hello(self, peer: LinkPeer, hello: bytes) -> None:

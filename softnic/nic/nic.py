@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from softnic._native import ffi, lib
-from softnic.link.base import Link
+from softnic.link.base import DirectLink, Link
 from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import FlowSlots, NicFlow, agreed, attach
@@ -30,7 +30,7 @@ from softnic.packet.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, 
 from softnic.packet.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
-_ETHERNET_HEADER = 14
+_ADDRESS, _ETHERNET_HEADER = 6, 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
@@ -105,6 +105,7 @@ class Nic:
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
         self._identification = 0
         self._packet_id = 0
+        self._direct_link = link if isinstance(link, DirectLink) else None
         self._segmenter = Segmenter(mode == "packet", equal_sizes)
         self._header = ffi.new("uint8_t[]", HEADER_BYTES + TIMESTAMP_BYTES)
         self.rx = RxParser(mac, self.offloads, self.counters)
@@ -145,7 +146,7 @@ class Nic:
         its coding block.
         """
         source = ffi.from_buffer("uint8_t[]", payload)
-        where = (flow, header.startswith(self.mac), now)
+        where = (flow, header[:_ADDRESS], now)
         return self._emit(
             header, len(header), source, len(payload), max_payload, choice, adaptive, block_offset, max_frames, *where
         )
@@ -161,7 +162,7 @@ class Nic:
         header = self._header
         size = lib.sn_flow_header(flow.c, out, destination, self.mac, self._identification, header)
         max_payload = (flow.path_mtu or self.link.mtu) - 40 - (size - HEADER_BYTES)
-        where = (state, destination == self.mac, now)
+        where = (state, destination, now)
         return self._emit(
             header, size, out.data, length, max_payload, choice, adaptive, out.block_offset, out.frames, *where
         )
@@ -178,7 +179,7 @@ class Nic:
         block_offset: int,
         max_frames: int,
         flow: NicFlow | None,
-        loopback: bool,
+        destination: bytes,
         now: float,
     ) -> Transmitted:
         if max_frames > MAX_FRAMES:
@@ -192,7 +193,7 @@ class Nic:
         if adaptive is not None:
             codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
             adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
-        return self._send(result, flow, choice.number >= 0, loopback, now)
+        return self._send(result, flow, choice.number >= 0, destination, now)
 
     def choose_codec(
         self, tos: int, codec: str | None, peer_codecs: int | None, flow: NicFlow | None
@@ -212,7 +213,9 @@ class Nic:
             flow.adaptive = AdaptiveCodec(choice.adaptive, self.counters, self._link_rate_bps)
         return choice, flow.adaptive
 
-    def _send(self, result: CData, flow: NicFlow | None, offloaded: bool, loopback: bool, now: float) -> Transmitted:
+    def _send(
+        self, result: CData, flow: NicFlow | None, offloaded: bool, destination: bytes, now: float
+    ) -> Transmitted:
         """Send and count the frames of the latest cut."""
         counters = self.counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
@@ -232,14 +235,30 @@ class Nic:
                 counters.tx_offload_original_bytes += taken
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
-        sent = self._segmenter.take(self._packet_id, offloaded)
-        if loopback:
-            self._loopback.append(sent)
+        if destination == self.mac:
+            self._loopback.append(self._segmenter.take(self._packet_id))
             counters.loopback_frames += frames
             counters.loopback_wire_bytes += wire_bytes
         else:
-            self.link.send(sent, now)
+            self._send_cut(destination, frames, wire_bytes, now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
+
+    def _send_cut(self, destination: bytes, frames: int, wire_bytes: int, now: float) -> None:
+        """Pass the frames of the latest cut to the kernel where nothing is between, else to the link."""
+        link = self._direct_link
+        path = None if link is None else link.direct_path(destination)
+        if path is None or link is None:
+            self.link.send(self._segmenter.take(self._packet_id), now)
+            return
+        accepted = self._segmenter.send_udp(path)
+        if accepted == frames:
+            link.on_direct_sent(frames, wire_bytes)
+            return
+        batch = self._segmenter.take(self._packet_id)
+        if accepted > 0:
+            link.on_direct_sent(accepted, batch.select(slice(accepted)).nbytes)
+            batch = batch.select(slice(accepted, None))
+        self.link.send(batch, now)  # again, to learn why it was not accepted
 
     def send_frame(self, frame: bytes, now: float) -> None:
         """Send a frame that is not TCP as it is."""

@@ -1,4 +1,8 @@
-"""Cuts segments into frames: the plan, the buffers and the result of `sn_cut`."""
+"""Cuts segments into frames: the plan, the buffers and the result of `sn_cut`.
+
+Frames are cut into one buffer that the next cut overwrites. Usually they go from there to the kernel (`send_udp`);
+`take` is for links that keep them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic._native import ffi, lib
+from softnic.link.base import UdpPath
 from softnic.nic.offload import CodecChoice
 from softnic.packet.frames import HEADROOM, Frames
 
@@ -45,7 +50,7 @@ class Segmenter:
         self._planned: PlanFields = (0, 0, 0, 0, False, 0, 0)
         self.result = ffi.new("sn_cut_result *")
         """Of the latest cut."""
-        self._data = np.empty(0, np.uint8)
+        self._make_buffer(1 << 17)
         self._offsets = np.empty(MAX_FRAMES, np.uint32)
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
         self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
@@ -71,8 +76,9 @@ class Segmenter:
         if plan != self._planned:
             self._make_plan(plan)
         size = _space(length, max_payload, HEADROOM + header_length, max_frames, choice.number >= 0)
-        self._data = data = np.empty(size, np.uint8)
-        arrays = (ffi.from_buffer("uint8_t[]", data), size, self._c_offsets, self._c_lengths, self.result)
+        if size > len(self._buffer):
+            self._make_buffer(1 << (size - 1).bit_length())
+        arrays = (self._c_buffer, size, self._c_offsets, self._c_lengths, self.result)
         if lib.sn_cut(self._plan, header, source, length, *arrays):
             raise ValueError(f"a segment with {header_length} bytes of headers cannot be cut like that")
         return self.result
@@ -91,12 +97,25 @@ class Segmenter:
             plan.max_frames,
         ) = fields
 
-    def take(self, packet_id: int, offloaded: bool) -> Frames:
-        """Return the frames of the latest cut, once."""
-        result, data = self.result, self._data
-        self._data = np.empty(0, np.uint8)
-        frames, wire_bytes = result.frames, result.frame_bytes
-        if offloaded:
-            data.resize(wire_bytes + frames * HEADROOM, refcheck=False)
-        offsets: npt.NDArray[np.uint32] = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
-        return Frames(data, offsets, self._lengths[:frames].copy(), packet_id, wire_bytes)
+    def _make_buffer(self, size: int) -> None:
+        self._buffer = np.empty(size, np.uint8)
+        self._c_buffer = ffi.from_buffer("uint8_t[]", self._buffer)
+
+    def send_udp(self, path: UdpPath) -> int:
+        """Send the frames of the latest cut. Return how many the kernel accepted, or a negative errno."""
+        fd, address, port, vni, gso = path
+        arrays = (self._c_buffer, self._c_offsets, self._c_lengths)
+        accepted: int = lib.sn_vxlan_send(fd, address, port, vni, *arrays, self.result.frames, gso)
+        return accepted
+
+    def take(self, packet_id: int) -> Frames:
+        """Return the frames of the latest cut, once, in memory of their own."""
+        count, wire_bytes = self.result.frames, self.result.frame_bytes
+        used = wire_bytes + count * HEADROOM
+        data = self._buffer[:used]
+        if 2 * used > len(self._buffer):  # else a small batch would keep a large buffer allocated
+            self._make_buffer(len(self._buffer))
+        else:
+            data = data.copy()
+        offsets: npt.NDArray[np.uint32] = _FIRST_OFFSET if count == 1 else self._offsets[:count].copy()
+        return Frames(data, offsets, self._lengths[:count].copy(), packet_id, wire_bytes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from softnic.link.base import UdpPath
 from softnic.nic.adaptive_codec import HOLD_S, AdaptiveCodec, CodecTimer, FixedSpeed, Stopwatch
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DetachedFlow, NicFlow
@@ -26,6 +29,8 @@ __all__ = [
     "OffloadTable",
     "SegmentObserver",
     "Stopwatch",
+    "UdpPath",
+    "replace_udp",
     "segment_of",
     "time_codec",
 ]
@@ -34,3 +39,8 @@ __all__ = [
 def time_codec(node: Node, timer: CodecTimer) -> None:
     """Let a node's NIC time its codecs by `timer`."""
     node.nic._codec_timer = timer
+
+
+def replace_udp(nic: Nic, send: Callable[[UdpPath], int]) -> None:
+    """Let the kernel's answer to a NIC's frames be that of `send`."""
+    nic._segmenter.send_udp = send  # type: ignore[method-assign, assignment]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from copy import copy
 
 OUT, SACKED, LOST = range(3)
 
@@ -108,7 +109,7 @@ class ReferenceAck:
         self.wire_bytes += sent.wire_bytes
         newest = self.newest
         if newest is None or (sent.sent_at, sent.end) > (newest.sent_at, newest.end):
-            self.newest = sent
+            self.newest = copy(sent)  # `sent` may be joined with its neighbours
         if not sent.never_retransmitted:
             self.never_retransmitted = False
         elif sent.end < highest:
@@ -316,6 +317,25 @@ class ReferenceScoreboard:
             elif found is not None:
                 break
         return None if found is None else (found.start, end)
+
+    def detect(self, sent_at: float, end: int, wait: float, now: float) -> float:
+        """Marks ranges as lost that left before (`sent_at`, `end`), `wait` seconds ago."""
+        until = float("inf")
+        for sent in self.ranges:
+            if sent.state != OUT or (sent.sent_at, sent.end) >= (sent_at, end):
+                continue
+            due = sent.sent_at + wait
+            if due <= now + 1e-6:
+                self.mark_lost(sent)
+            elif until == float("inf") or due > until:
+                until = due
+        return until
+
+    def time_out(self, rtt: float, window: float, now: float) -> None:
+        """Marks the first range, and others sent `rtt` and `window` seconds ago, as lost."""
+        for index, sent in enumerate(self.ranges):
+            if sent.state == OUT and (not index or sent.sent_at + rtt + window <= now):
+                self.mark_lost(sent)
 
     def clear(self) -> None:
         """Removes everything at the end of the connection."""
