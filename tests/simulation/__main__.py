@@ -5,6 +5,7 @@
     python -m tests.simulation --seed 17               # one world, with its log
     python -m tests.simulation --seed 17 --capture f.pcapng
     python -m tests.simulation --seeds 200 --traces compare  # do worlds behave as recorded? (trace.py)
+    python -m tests.simulation --seeds 200 --traces compare --fast-path mixed  # and with Python and C by turns?
     python -m tests.simulation --soak 24               # hours of one world, and the memory that it keeps
 
 The exit code is 0 if nothing was violated.
@@ -18,8 +19,10 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from tests.facades.sim import FIRST_IP
+from tests.simulation.node import FastPathMode
 from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
 from tests.simulation.seeds import failure_of, results
@@ -30,28 +33,34 @@ from tests.simulation.world import World
 _PROGRESS_S = 5.0
 
 
-def run_seeds(seeds: Sequence[int], processes: int, most_failures: int, traces: str = "") -> bool:
+def run_seeds(
+    seeds: Sequence[int], processes: int, most_failures: int, traces: str = "", fast_path: FastPathMode | None = None
+) -> bool:
     """Run many worlds, and print the failures with the commands that replay them. Returns whether none failed.
 
     `traces` says what is done with the traces: show, compare or record; a world with another trace counts as failed.
     """
     began = reported = time.monotonic()
-    virtual_s, done, failed = 0.0, 0, 0
+    virtual_s, done, failed, fast = 0.0, 0, 0, 0
     found: dict[int, str] = {}
-    for result in results(seeds, processes):
+    for result in results(seeds, processes, fast_path):
         done += 1
         virtual_s += result.virtual_s
+        fast += result.fast_path_segments
         found[result.seed] = result.trace
         if result.error:
             failed += 1
-            print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed)}", flush=True)
+            print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed, fast_path)}", flush=True)
             if failed >= most_failures:
                 break
         if sys.stderr.isatty() and time.monotonic() - reported > _PROGRESS_S:
             reported = time.monotonic()
             print(f"{done} of {len(seeds)} worlds", file=sys.stderr)
     hours = virtual_s / 3600
-    print(f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed")
+    print(
+        f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed", end=""
+    )
+    print(f", {fast} segments on the fast path")
     return not failed and use_traces(found, traces)
 
 
@@ -70,20 +79,22 @@ def use_traces(found: Mapping[int, str], what: str) -> bool:
     return True
 
 
-def replay(seed: int) -> str:
-    """Return the command that runs a world again and captures it."""
+def replay(seed: int, fast_path: FastPathMode | None = None) -> str:
+    """Return the command that runs a world again, and captures it unless the fast path was asked for."""
+    if fast_path is not None:
+        return f"python -m tests.simulation --seed {seed} --fast-path {fast_path}"
     return f"python -m tests.simulation --seed {seed} --capture world-{seed}.pcapng"
 
 
-def run_one(seed: int, capture: Path | None) -> bool:
+def run_one(seed: int, capture: Path | None, fast_path: FastPathMode | None = None) -> bool:
     """Run one world and print its log. Returns whether nothing was violated."""
     scenario = draw(seed)
     print("\n".join(scenario.describe()))
     if capture is None:
-        return _run(World(scenario, report=print))
+        return _run(World(scenario, report=print, fast_path=fast_path))
     with capture.open("wb") as output:
         recording = WorldRecording(output, [FIRST_IP + index for index in range(len(scenario.nodes))])
-        good = _run(World(scenario, report=print, recording=recording))
+        good = _run(World(scenario, report=print, recording=recording, fast_path=fast_path))
     print(f"{capture}: open it with softnic inspect or Wireshark")
     return good
 
@@ -111,6 +122,11 @@ def parser() -> argparse.ArgumentParser:
         "--traces", choices=("show", "compare", "record"), default="", help="what to do with the traces of --seeds"
     )
     made.add_argument(
+        "--fast-path",
+        choices=get_args(FastPathMode),
+        help="process connections without losses in C, in Python or by turns (as SOFTNIC_FAST_PATH says)",
+    )
+    made.add_argument(
         "--capture", type=Path, metavar="FILE", help="with --seed: write a pcapng file of both sides of all NICs"
     )
     return made
@@ -124,15 +140,19 @@ def main(arguments: Iterable[str] | None = None) -> int:
         made.error("--capture goes with --seed")
     if options.traces and options.seeds is None:
         made.error("--traces goes with --seeds")
+    if options.fast_path is not None and options.soak is not None:
+        made.error("--fast-path goes with --seeds or --seed")
+    if options.fast_path in ("on", "mixed") and options.capture is not None:
+        made.error("--capture takes segments from Python: it goes with --fast-path off only")
     if options.seeds is not None and min(options.seeds, options.processes, options.failures) < 1:
         made.error("--seeds, --processes and --failures are at least 1")
     if options.seeds is not None:
         seeds = range(options.first, options.first + options.seeds)
-        return not run_seeds(seeds, options.processes, options.failures, options.traces)
+        return not run_seeds(seeds, options.processes, options.failures, options.traces, options.fast_path)
     if options.soak is not None:
         return not soak(options.soak, report=print)
     try:
-        return not run_one(options.seed, options.capture)
+        return not run_one(options.seed, options.capture, options.fast_path)
     except OSError as error:  # of the capture: worlds do no I/O
         print(f"{made.prog}: {options.capture}: {error.strerror}", file=sys.stderr)
         return 1

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import replace
+from typing import Literal, Protocol
 
 from tests.facades.nic import FixedSpeed, Node, SegmentObserver
 from tests.facades.sim import FIRST_IP, TOS, Application, SimNode
@@ -23,6 +24,10 @@ _CODEC_BYTES_S = 1e9
 """Assumed speed of codecs, for NICs that choose a codec by it."""
 
 
+FastPathMode = Literal["off", "on", "mixed"]
+"""Whether connections use TCP's fast path; mixed: a seeded coin decides for each of them in each turn."""
+
+
 class WorldApplication(Application, Protocol):
     """An application that notices when its node's NIC dies."""
 
@@ -31,7 +36,10 @@ class WorldApplication(Application, Protocol):
 
 
 class WorldNode(SimNode[WorldApplication]):
-    """Node `index` of a world. `time` returns the world's time, `log` takes lines for people, `trace` what happens."""
+    """Node `index` of a world. `time` returns the world's time, `log` takes lines for people, `trace` what happens.
+
+    `fast_path` replaces what the configuration says, unless it is None.
+    """
 
     def __init__(
         self,
@@ -43,6 +51,7 @@ class WorldNode(SimNode[WorldApplication]):
         log: Callable[[str], None],
         trace: Trace,
         capture: SegmentObserver | None = None,
+        fast_path: FastPathMode | None = None,
     ) -> None:
         super().__init__(link)
         self.index = index
@@ -59,6 +68,8 @@ class WorldNode(SimNode[WorldApplication]):
         self._trace = trace
         self._capture = capture
         self._rng = random.Random(spec.seed)
+        self._config = spec.config if fast_path is None else replace(spec.config, fast_path=fast_path != "off")
+        self._coin = random.Random(spec.seed + 1) if fast_path == "mixed" else None
 
     def log(self, text: str) -> None:
         self._log(f"{self.name}: {text}")
@@ -102,7 +113,7 @@ class WorldNode(SimNode[WorldApplication]):
             equal_sizes=spec.equal_sizes,
             name=self.name,
             capture=self._capture,
-            config=spec.config,
+            config=self._config,
             codec_timer=FixedSpeed(_CODEC_BYTES_S),
         )
         if spec.plain:
@@ -139,6 +150,9 @@ class WorldNode(SimNode[WorldApplication]):
         """Take a turn, and check what must hold. Raises Violation."""
         if self.alive:
             connections = self._connections()
+            if self._coin is not None:
+                for connection in connections:
+                    connection.fast_path = self._coin.random() < 0.5
             super().advance(now)
             for connection in connections:
                 if connection.state is State.CLOSED:

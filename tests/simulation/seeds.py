@@ -10,10 +10,12 @@ import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.simulation.invariants import Violation
+from tests.simulation.node import FastPathMode
 from tests.simulation.scenario import draw
 from tests.simulation.world import World
 
@@ -30,12 +32,13 @@ class SeedResult(NamedTuple):
     virtual_s: float
     trace: str
     """Of trace.py."""
+    fast_path_segments: int
 
 
-def try_seed(seed: int) -> SeedResult:
+def try_seed(seed: int, fast_path: FastPathMode | None = None) -> SeedResult:
     """Run the world of a seed to its end."""
-    world = World(draw(seed))
-    return SeedResult(seed, failure_of(world), world.clock.now, world.digest)
+    world = World(draw(seed), fast_path=fast_path)
+    return SeedResult(seed, failure_of(world), world.clock.now, world.digest, world.fast_path_segments)
 
 
 @contextmanager
@@ -71,10 +74,11 @@ def failure_of(world: World, seconds: float = REAL_LIMIT_S) -> str:
     return ""
 
 
-def results(seeds: Sequence[int], processes: int) -> Iterator[SeedResult]:
+def results(seeds: Sequence[int], processes: int, fast_path: FastPathMode | None = None) -> Iterator[SeedResult]:
     """Run many worlds. Yields results in the order in which they are ready."""
+    run = partial(try_seed, fast_path=fast_path)
     if processes <= 1:
-        yield from map(try_seed, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(try_seed, seeds, chunksize=8)
+        yield from pool.imap_unordered(run, seeds, chunksize=8)

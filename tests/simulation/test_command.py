@@ -41,6 +41,17 @@ def test_traces_are_recorded_shown_and_compared(
     assert trace.recorded() == kept | {1: "another "}
 
 
+@pytest.mark.parametrize("options", [["--soak", "1", "--fast-path", "on"], ["--seed", "17", "--fast-path", "on"]])
+def test_a_fast_path_that_would_not_be_taken_is_refused(
+    options: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "world.pcapng"
+    with pytest.raises(SystemExit):
+        main([*options, *(["--capture", str(file)] if "--seed" in options else [])])
+    assert "--fast-path" in capsys.readouterr().err
+    assert not file.exists()
+
+
 def test_a_capture_of_a_world_is_like_one_of_daemons(tmp_path: Path) -> None:
     """`softnic inspect` recognises sides by the names of interfaces."""
     file = tmp_path / "world.pcapng"

@@ -1,4 +1,7 @@
-"""Two hundred worlds without a violation and with the traces that are recorded, and the variety of what seeds draw."""
+"""Two hundred worlds without a violation and with the traces that are recorded, and the variety of what seeds draw.
+
+Also with TCP's fast path off, on, and on by turns: the same traces.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import pytest
 
 from tests.simulation.__main__ import replay
 from tests.simulation.actions import AwaitBytes, Close, Reset, Sleep
+from tests.simulation.node import FastPathMode
 from tests.simulation.scenario import FaultKind, draw
 from tests.simulation.seeds import try_seed
 from tests.simulation.trace import different
@@ -19,15 +23,28 @@ GROUP = 10
 
 @pytest.mark.parametrize("group", slow_after(6, range(SEEDS // GROUP)))
 def test_nothing_is_violated_and_traces_are_as_recorded(group: int) -> None:
-    traces = {}
+    run(group, None)
+
+
+@pytest.mark.parametrize("group", slow_after(1, range(SEEDS // GROUP)))
+@pytest.mark.parametrize("fast_path", get_args(FastPathMode))
+def test_traces_do_not_depend_on_the_fast_path(fast_path: FastPathMode, group: int) -> None:
+    assert bool(run(group, fast_path)) is (fast_path != "off")
+
+
+def run(group: int, fast_path: FastPathMode | None) -> int:
+    """Runs the worlds of a group. Returns the number of segments that the fast path has processed."""
+    traces, segments = {}, 0
     for seed in range(group * GROUP, (group + 1) * GROUP):
-        outcome = try_seed(seed)
-        assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed)}"
+        outcome = try_seed(seed, fast_path)
+        assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed, fast_path)}"
         traces[seed] = outcome.trace
+        segments += outcome.fast_path_segments
     assert not different(traces), (
         f"frames, their times or connections differ from traces.json. If that is intended: "
         f"python -m tests.simulation --seeds {SEEDS} --traces record"
     )
+    return segments
 
 
 def test_seeds_make_worlds_of_all_kinds() -> None:

@@ -17,7 +17,7 @@ from tests.simulation.collective_workload import Job, JobRank
 from tests.simulation.faults import Pair, schedule
 from tests.simulation.invariants import Violation, check_idle
 from tests.simulation.links import SimLink
-from tests.simulation.node import WorldNode
+from tests.simulation.node import FastPathMode, WorldNode
 from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import JobSpec, Scenario
 from tests.simulation.tcp_workload import ClientApplication, ConversationRun, ConversationTable, ServerApplication
@@ -31,7 +31,10 @@ LOG_LINES = 400
 
 
 class World:
-    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`."""
+    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`.
+
+    A `recording` takes segments from Python, so connections do not use the fast path while there is one.
+    """
 
     def __init__(
         self,
@@ -39,12 +42,14 @@ class World:
         *,
         report: Callable[[str], None] | None = None,
         recording: WorldRecording | None = None,
+        fast_path: FastPathMode | None = None,
     ) -> None:
         self.scenario = scenario
         self.clock = VirtualClock()
         self.log: deque[str] = deque(maxlen=LOG_LINES)
         self._report = report
         self._recording = recording
+        self._fast_path: FastPathMode | None = fast_path
         self._trace = Trace()
         self._blocked: Counter[Pair] = Counter()
         """How many faults keep a node's frames from reaching another."""
@@ -65,7 +70,14 @@ class World:
         accepts, observer = partial(self._accepts, index), partial(self._observe, index)
         link = SimLink(port, spec.link, spec.seed, accepts, observer, spec.stale_duplicates)
         capture = None if self._recording is None else self._recording.host_observer(index, self._time)
-        return WorldNode(index, spec, link, time=self._time, log=self.log_line, trace=self._trace, capture=capture)
+        return WorldNode(
+            *(index, spec, link),
+            time=self._time,
+            log=self.log_line,
+            trace=self._trace,
+            capture=capture,
+            fast_path=self._fast_path,
+        )
 
     def _start_applications(self) -> None:
         for node in self.nodes:
@@ -124,6 +136,12 @@ class World:
     def digest(self) -> str:
         """The trace so far (trace.py)."""
         return self._trace.hexdigest()
+
+    @property
+    def fast_path_segments(self) -> int:
+        """Segments that the fast path of the NICs that run has processed."""
+        counters = [node.host.counters for node in self.nodes if node.alive]
+        return sum(each.fast_path_received + each.fast_path_sent for each in counters)
 
     # Running
 
