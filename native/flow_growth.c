@@ -4,16 +4,6 @@
 
 #include <math.h>
 
-static double smaller(double a, double b)
-{
-    return b < a ? b : a; /* Python's min: the first of equals */
-}
-
-static double larger(double a, double b)
-{
-    return b > a ? b : a;
-}
-
 void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample)
 {
     const double granularity = 0.001;

@@ -15,6 +15,49 @@ static bool is_loss_free(const sn_flow *flow)
            flow->scoreboard.lost == 0 && flow->retransmission_timeout.backoff == 0;
 }
 
+/* The state of receive buffer tuning after a round that ends with this segment (softnic/tcp/autotune.py), and by how
+   much the buffer is to grow, which only Python does, because it takes the bytes from the budget of all connections. */
+static sn_receive_tuning tuned(const sn_flow *flow, const sn_segment *s, double now, int64_t *growth)
+{
+    const double tick = 0.001, srtt = flow->retransmission_timeout.srtt;
+    sn_receive_tuning t = flow->receive_tuning;
+    double sample = srtt;
+    if (s->has_timestamps && s->ts_echo)
+        sample = (double)(sn_timestamp(flow, now) - s->ts_echo) / 1000 + tick;
+    sample = larger(tick, sample);
+    if (t.rtt_s == 0.0)
+        t.rtt_s = srtt != 0.0 ? larger(tick, srtt) : sample;
+    else if (sample < t.rtt_s)
+        t.rtt_s = sample;
+    else
+        t.rtt_s += 1.0 / 8 * (sample - t.rtt_s);
+    const sn_receive *rcv = &flow->receive;
+    int64_t taken = rcv->rcv_nxt - rcv->unread - t.position;
+    double elapsed = now - t.started;
+    *growth = 0;
+    if (elapsed > 0 && t.started != 0.0) {
+        int64_t wanted = (int64_t)((double)(4 * taken) * smaller(1.0, t.rtt_s / elapsed));
+        if (t.most < wanted)
+            wanted = t.most;
+        if (rcv->largest < wanted)
+            wanted = rcv->largest;
+        *growth = wanted - rcv->capacity;
+    }
+    t.position += taken;
+    t.started = now;
+    t.round_ends = now + t.rtt_s;
+    return t;
+}
+
+/* `advances`: the segment acknowledges new data, which may change the smoothed round trip before the tuning. */
+static bool tuning_needs_python(const sn_flow *flow, const sn_segment *s, bool advances, double now)
+{
+    int64_t growth;
+    bool by_echo = s->has_timestamps && s->ts_echo && flow->receive_tuning.rtt_s != 0.0;
+    tuned(flow, s, now, &growth);
+    return growth > 0 || (advances && !by_echo);
+}
+
 bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
 {
     const sn_connection *c = &flow->connection;
@@ -25,11 +68,14 @@ bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
     const sn_receive *rcv = &flow->receive;
     if (sn_number(rcv->irs, rcv->rcv_nxt) != s->seq)
         return false;
-    if (s->length && (rcv->rcv_adv <= rcv->rcv_nxt || now >= flow->receive_tuning.round_ends))
+    if (s->length && rcv->rcv_adv <= rcv->rcv_nxt)
         return false;
     const sn_send *snd = &flow->send;
     int64_t ack = sn_position(snd->iss, s->ack, snd->snd_una);
     if (ack < snd->snd_una || ack > snd->snd_nxt)
+        return false;
+    if (s->length && now >= flow->receive_tuning.round_ends &&
+        tuning_needs_python(flow, s, ack > snd->snd_una, now))
         return false;
     if (ack > snd->snd_una)
         return flow->congestion.algorithm != SN_OTHER_CONGESTION && sn_scoreboard_sent_once(&flow->scoreboard, ack);
@@ -63,6 +109,15 @@ static void update_rack(sn_flow *flow, const sn_ack *ack)
     }
 }
 
+/* Has the memory of empty buffers returned later on. Returns whether the flow is to be scheduled. */
+static bool schedule_trim(sn_connection *c, double now)
+{
+    if (c->trim_at != INFINITY)
+        return false;
+    c->trim_at = now + c->trim_after_s;
+    return c->trim_at < c->scheduled_at;
+}
+
 /* Returns whether the flow is to be scheduled. */
 static bool rearm_after_ack(sn_flow *flow, double now)
 {
@@ -70,10 +125,7 @@ static bool rearm_after_ack(sn_flow *flow, double now)
     c->unacked_since = now;
     if (flow->scoreboard.count == 0) {
         c->rto_at = c->pto = INFINITY;
-        if (c->trim_at != INFINITY)
-            return false;
-        c->trim_at = now + c->trim_after_s;
-        return c->trim_at < c->scheduled_at;
+        return schedule_trim(c, now);
     }
     bool schedule = sn_arm_rto(flow, now);
     return sn_arm_pto(flow, now) || schedule;
@@ -146,6 +198,12 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     update_window(snd, position, ack, s->window);
     if (s->length) {
         left |= SN_DELIVER;
+        if (now >= flow->receive_tuning.round_ends) {
+            int64_t growth;
+            flow->receive_tuning = tuned(flow, s, now, &growth);
+            if (schedule_trim(c, now))
+                left |= SN_SCHEDULE;
+        }
         if (!take_data(flow, s, now))
             c->ack_pending = true;
         else if (flow->delayed_ack.at < c->scheduled_at)

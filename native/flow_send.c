@@ -68,7 +68,7 @@ static void fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn
     out->flags = flags;
     out->window = advertise(rcv);
     flow->connection.last_ack_sent = rcv->rcv_nxt;
-    out->ts_value = (uint32_t)((int64_t)(now * 1000) + flow->timestamps.offset);
+    out->ts_value = sn_timestamp(flow, now);
     out->ts_echo = (uint32_t)flow->timestamps.ts_recent;
 }
 

@@ -15,6 +15,23 @@ static inline uint32_t sn_number(int64_t initial, int64_t position)
     return (uint32_t)(initial + position);
 }
 
+/* As Python's min and max: the first of equals. */
+static inline double smaller(double a, double b)
+{
+    return b < a ? b : a;
+}
+
+static inline double larger(double a, double b)
+{
+    return b > a ? b : a;
+}
+
+/* The TSval of a segment sent now. */
+static inline uint32_t sn_timestamp(const sn_flow *flow, double now)
+{
+    return (uint32_t)((int64_t)(now * 1000) + flow->timestamps.offset);
+}
+
 void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample);
 void sn_sample_minimum_rtt(sn_minimum_rtt *minimum, double rtt, double now);
 
