@@ -54,11 +54,15 @@ _METHODS = """\
     {{"move_to", {part}_move, METH_O, "Shares the memory of a flow from now on, with the values of this view."}},
 """
 """For parts that own no memory of their own."""
+ALONE = ("ack",)
+"""Structs that are no part of a flow."""
+_PART_NEW = "return view_new(type, args, kwargs, offsetof(sn_flow, {part}));"
+_ALONE_NEW = "return alone_new(type, args, kwargs, sizeof(sn_{part}));"
 _PART = """
 static PyObject *{part}_type;
 static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {{
-    return view_new(type, args, kwargs, offsetof(sn_flow, {part}));
+    {new}
 }}
 {copies}static PyMethodDef {part}_methods[] = {{
 {methods}    {{NULL, NULL, 0, NULL}},
@@ -106,8 +110,10 @@ def flow_fields() -> str:
         )
         name = part.title().replace("_", "")
         owns_memory = re.search(r" \*\w+;", body) is not None
-        copies, methods = ("", "") if owns_memory else (_COPIES.format(part=part), _METHODS.format(part=part))
-        texts.append(_PART.format(part=part, name=name, fields=fields, copies=copies, methods=methods))
+        alone = part in ALONE
+        new = (_ALONE_NEW if alone else _PART_NEW).format(part=part)
+        copies, methods = ("", "") if owns_memory or alone else (_COPIES.format(part=part), _METHODS.format(part=part))
+        texts.append(_PART.format(part=part, name=name, new=new, fields=fields, copies=copies, methods=methods))
     table = "\n".join(f"    {{&{part}_spec, &{part}_type}}," for _, part in parts)
     return "".join(texts) + f"\nstatic const part_type parts[] = {{\n{table}\n}};\n"
 

@@ -209,7 +209,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
         else if (flow->delayed_ack.at < c->scheduled_at)
             left |= SN_SCHEDULE;
     }
-    if (!c->queued && sn_has_output(flow))
+    if (!c->queued && sn_flow_has_output(flow))
         left |= SN_WAKE;
     return left;
 }

@@ -122,8 +122,8 @@ static int64_t segment_end(const sn_flow *flow, int64_t start, int64_t budget)
     int64_t end = start + super_segment < limit ? start + super_segment : limit;
     if (end < start)
         end = start;
-    end = natural <= end ? natural : sn_tag_range_cut_before(extent.range, start, end);
-    if (!extent.range->words && end - start > snd->mss) {
+    end = natural <= end ? natural : sn_tag_range_cut_before(&extent.range, start, end);
+    if (!extent.range.words && end - start > snd->mss) {
         int64_t length = end - start;
         if (budget * snd->mss < length)
             length = budget * snd->mss;
@@ -156,6 +156,13 @@ static void fill_payload(const sn_send_buffer *buffer, sn_output *out)
     out->tag = range->tag;
     out->block_offset = range->words ? (uint32_t)((out->start - range->origin) % 64) : 0;
     out->data = sn_send_buffer_data(buffer, out->start);
+}
+
+bool sn_flow_has_output(const sn_flow *flow)
+{
+    const sn_connection *c = &flow->connection;
+    return flow->send.snd_nxt < flow->send_buffer.end + flow->send.fin_queued || c->ack_pending ||
+           c->dup_acks_pending > 0 || flow->scoreboard.lost > 0 || c->syn_pending;
 }
 
 uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, double now, sn_output *out)

@@ -55,10 +55,4 @@ bool sn_arm_rto(sn_flow *flow, double now);
 /* Sets the time of a tail loss probe. Returns whether the flow is to be scheduled. */
 bool sn_arm_pto(sn_flow *flow, double now);
 
-/* Whether data or an ACK waits to be sent, windows permitting. */
-static inline bool sn_has_output(const sn_flow *flow)
-{
-    return flow->send.snd_nxt < flow->send_buffer.end || flow->connection.ack_pending;
-}
-
 #endif

@@ -36,7 +36,6 @@ typedef struct {
     int64_t capacity;
     sn_range *ranges;
 } sn_scoreboard;
-/* END OF FIELDS */
 
 /* What one acknowledgement tells. */
 typedef struct {
@@ -54,6 +53,7 @@ typedef struct {
     bool reordered;
     sn_range newest;
 } sn_ack;
+/* END OF FIELDS */
 
 void sn_ack_init(sn_ack *ack, double now, int64_t flight_size);
 

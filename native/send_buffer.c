@@ -109,10 +109,9 @@ int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int
 void sn_send_buffer_extent(const sn_send_buffer *b, int64_t position, bool flush, sn_extent *extent)
 {
     int64_t next = ranges_until(b, position);
-    const sn_tag_range *range = extent->range = tag_at(b, next - 1);
+    const sn_tag_range *range = tag_at(b, next - 1);
     int64_t end = position < b->zerocopy_end ? sn_send_buffer_run_at(b, position)->end : b->end;
-    extent->closed = true;
-    extent->end = end;
+    *extent = (sn_extent){.range = *range, .end = end, .closed = true};
     if (next < b->tags_count && tag_at(b, next)->start <= end) {
         extent->end = tag_at(b, next)->start;
     } else if (end == b->end) {
@@ -126,7 +125,7 @@ int64_t sn_send_buffer_reach(const sn_send_buffer *b, int64_t position, int64_t 
 {
     sn_extent extent;
     sn_send_buffer_extent(b, position, flush, &extent);
-    return extent.end <= limit ? extent.end : sn_tag_range_cut_before(extent.range, position, limit);
+    return extent.end <= limit ? extent.end : sn_tag_range_cut_before(&extent.range, position, limit);
 }
 
 bool sn_send_buffer_has_room(const sn_send_buffer *b)

@@ -52,7 +52,7 @@ typedef struct {
 
 /* What may be sent from a position on. */
 typedef struct {
-    const sn_tag_range *range;
+    sn_tag_range range;
     int64_t end;
     bool closed; /* nothing can be added to the data before `end` */
 } sn_extent;

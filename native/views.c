@@ -100,6 +100,24 @@ static PyObject *view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs, 
     return (PyObject *)view;
 }
 
+/* A view of a struct that is no part of a flow. */
+static PyObject *alone_new(PyTypeObject *type, PyObject *args, PyObject *kwargs, size_t size)
+{
+    (void)args;
+    (void)kwargs;
+    PyObject *memory = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (memory == NULL)
+        return NULL;
+    View *view = (View *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (view == NULL) {
+        Py_DECREF(memory);
+        return NULL;
+    }
+    view->memory = memory;
+    view->part = memset(PyByteArray_AsString(memory), 0, size);
+    return (PyObject *)view;
+}
+
 static void view_dealloc(PyObject *object)
 {
     Py_XDECREF(((View *)object)->memory);
@@ -204,7 +222,7 @@ static int set_maybe_number(PyObject *object, PyObject *value, void *closure)
 }
 
 #define VIEW_FIELDS \
-    {"memory", view_memory, NULL, "The `Memory` of the flow.", NULL}, \
+    {"memory", view_memory, NULL, "The `Memory` of the flow, or what else holds the fields.", NULL}, \
     {"address", view_address, NULL, "Address of this part.", NULL},
 
 static PyObject *copy_part(PyObject *object, PyObject *other, PyObject *type, size_t size)

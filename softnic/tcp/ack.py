@@ -15,7 +15,7 @@ from softnic.tcp.arm_timers import arm_reo_timer, arm_rto, rearm_after_ack, stop
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import send_new, send_tail_again
 from softnic.tcp.rack import DUPLICATE_THRESHOLD
-from softnic.tcp.scoreboard import Ack, new_ack
+from softnic.tcp.scoreboard import Ack
 
 
 def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> None:
@@ -26,7 +26,8 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
     """
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
-    ack = new_ack(now, scoreboard.size)
+    ack = c.tcp.ack
+    ack.begin(now, scoreboard.size)
     advanced = una > snd.snd_una
     if advanced:
         snd.acknowledge(una, ack)
@@ -101,8 +102,8 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
 def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
     """Takes a round-trip sample from an acknowledgement."""
     if ack.has_newest and ack.never_retransmitted:
-        ack.rtt = ack.now - ack.newest.sent_at
-        c.rtt.sample(ack.rtt)
+        rtt = ack.rtt = ack.now - ack.newest.sent_at
+        c.rtt.sample(rtt)
         c.rack.update(ack, None)
         return
     if advanced and s.timestamps is not None and c.use_timestamps and s.timestamps[1]:

@@ -47,13 +47,14 @@ def on_handshake_acknowledged(c: Flow, now: float) -> None:
 
 def arm_pto(c: Flow, now: float) -> None:
     """Sets the time of a tail loss probe (RFC 8985, section 7.2) unless a loss is already known."""
-    c.pto = NEVER
+    at = NEVER
     if c.use_sack and c.recovery.is_open:
         at = now + c.rack.probe_after(c.snd.scoreboard, c.congestion.smss, c.rtt.srtt)
-        if at < c.rto_at:
-            c.pto = at
-            if at < c.scheduled_at:
-                c.tcp.schedule(c)
+        if at >= c.rto_at:
+            at = NEVER
+    c.pto = at
+    if at < c.scheduled_at:
+        c.tcp.schedule(c)
 
 
 def stop_pto(c: Flow) -> None:

@@ -55,19 +55,19 @@ class Congestion(CongestionFields):
         """Grows the window after an acknowledgement outside recovery."""
         if ack.rtt > 0:
             self.restarting = False
-        left = ack.wire_bytes
-        used = 2 * ack.flight_size >= self.cwnd
-        if self.cwnd < self.ssthresh:
+        left, cwnd, ssthresh = ack.wire_bytes, self.cwnd, self.ssthresh
+        used = 2 * ack.flight_size >= cwnd
+        if cwnd < ssthresh:
             if not used:
                 return
             ends, divisor = self.hystart.on_ack(ack.una, ack.nxt, ack.rtt)
             if ends:
-                self.ssthresh = self.cwnd
+                self.ssthresh = ssthresh = cwnd
             else:
-                step = min(left // divisor, self.ssthresh - self.cwnd)
-                self.cwnd += step
+                step = min(left // divisor, ssthresh - cwnd)
+                self.cwnd = cwnd = cwnd + step
                 left -= step * divisor
-        if self.cwnd >= self.ssthresh:
+        if cwnd >= ssthresh:
             self.avoid(ack, left, used)
 
     def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
@@ -102,7 +102,8 @@ class Congestion(CongestionFields):
         """
         if self.restarting:
             return None
-        return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / rtt
+        cwnd = self.cwnd
+        return (2.0 if 2 * cwnd < self.ssthresh else 1.2) * cwnd / rtt
 
     def set_window(self, cwnd: int) -> None:
         """Sets the window as recovery requires."""

@@ -47,21 +47,23 @@ class Cubic(Congestion):
         self.seen_at = now
         if not used:
             return
-        window = self.cwnd / self.smss
+        cwnd, smss, w_max, k, estimate = self.cwnd, self.smss, self.w_max, self.k, self.estimate
+        window = cwnd / smss
         if began_at is None:
             self.began_at = began_at = now
-            self.w_max = max(self.w_max, window)
-            self.k = ((self.w_max - window) / C) ** (1 / 3)
-            self.estimate = window
-        frames = arrived / self.smss
-        self.estimate += (1.0 if self.estimate >= self.prior else _ALPHA) * frames / window
+            self.w_max = w_max = max(w_max, window)
+            self.k = k = ((w_max - window) / C) ** (1 / 3)
+            estimate = window
+        frames = arrived / smss
+        estimate += (1.0 if estimate >= self.prior else _ALPHA) * frames / window
+        self.estimate = estimate
         elapsed = now - began_at
-        if C * (elapsed - self.k) ** 3 + self.w_max < self.estimate:
-            self.cwnd = max(self.cwnd, int(self.estimate * self.smss))
+        if C * (elapsed - k) ** 3 + w_max < estimate:
+            self.cwnd = max(cwnd, int(estimate * smss))
             return
-        target = C * (elapsed + ack.srtt - self.k) ** 3 + self.w_max
+        target = C * (elapsed + ack.srtt - k) ** 3 + w_max
         target = min(max(target, window), 1.5 * window)
-        self.cwnd += int((target - window) / window * frames * self.smss)
+        self.cwnd = cwnd + int((target - window) / window * frames * smss)
 
     def on_loss(self, flight_size: int, now: float) -> None:
         del now

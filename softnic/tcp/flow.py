@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Any, Final, Protocol
 
 from softnic._flow import ConnectionFields
-from softnic._native import ffi
+from softnic._native import ffi, lib
 from softnic.packet import ipv4
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.algorithms import ALGORITHMS
@@ -29,6 +29,7 @@ from softnic.tcp.rack import Rack
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.rto import RetransmissionTimeout
+from softnic.tcp.scoreboard import Ack
 from softnic.tcp.snd import SendState
 from softnic.tcp.state import State
 from softnic.tcp.timestamps import Timestamps
@@ -63,6 +64,8 @@ class FlowServices(Protocol):
     counters: StackCounters
     budget: Budget
     path_mtus: PathMtus
+    ack: Ack
+    """The acknowledgement that is being processed."""
     link_full_at: float
     offload_tos: Collection[int]
 
@@ -283,14 +286,7 @@ class Flow(ConnectionFields):
     @property
     def has_output(self) -> bool:
         """Whether there is something to send, windows permitting."""
-        snd = self.snd
-        return (
-            snd.snd_nxt < snd.buffer.end + snd.fin_queued
-            or self.ack_pending
-            or self.dup_acks_pending > 0
-            or snd.scoreboard.lost > 0
-            or self.syn_pending
-        )
+        return bool(lib.sn_flow_has_output(self.c))
 
     @property
     def deadline(self) -> float:

@@ -193,8 +193,8 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
     `countable`: an ACK of no new data counts as a duplicate.
     """
     snd = c.snd
-    ack = snd.position(s.ack)
-    if not flags & ACK or ack > snd.snd_nxt or ack < snd.snd_una - snd.max_wnd:
+    una, ack = snd.snd_una, snd.position(s.ack)
+    if not flags & ACK or ack > snd.snd_nxt or ack < una - snd.max_wnd:
         c.tcp.counters.dropped_ack += 1
         if not flags & ACK:
             return False
@@ -268,8 +268,7 @@ def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
         c.tcp.counters.dropped_flags += 1  # data after the peer's FIN
         _answer(c, s, now)
         return
-    before = rcv.rcv_nxt
-    whole = not rcv.has_gap
+    before, whole = rcv.rcv_nxt, not rcv.has_gap
     if c.orphaned and position + len(s.payload) > before:
         send_reset(c, now)
         finish(c, errno.ECONNRESET, f"{c.peer_name} sent data after the application had closed the connection")
@@ -278,12 +277,13 @@ def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
         c.tcp.counters.dropped_reassembly += 1
     elif position > before:
         c.tcp.counters.out_of_order += 1
+    nxt = rcv.rcv_nxt
     if rcv.has_gap:
-        if rcv.rcv_nxt > before or c.gap_at == NEVER:
+        if nxt > before or c.gap_at == NEVER:
             arm_gap(c, now + c.tcp.config.gap_s)
     elif c.gap_at != NEVER:
         arm_gap(c, NEVER)
-    if rcv.rcv_nxt == before:
+    if nxt == before:
         # one duplicate ACK for every frame, because the sender counts them
         request_dup_acks(c, min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS))
         return

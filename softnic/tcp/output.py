@@ -101,17 +101,18 @@ def _send_syn(c: Flow, now: float) -> int:
 
 
 def _segment(c: Flow, now: float, position: int, flags: int) -> Segment:
-    rcv = c.rcv
+    rcv, timestamps = c.rcv, c.timestamps
     window = rcv.advertise()
-    c.last_ack_sent = rcv.rcv_nxt
-    stamp = (c.timestamps.value(now), c.timestamps.ts_recent) if c.use_timestamps else None
+    c.last_ack_sent = nxt = rcv.rcv_nxt
+    stamp = (timestamps.value(now), timestamps.ts_recent) if c.use_timestamps else None
+    (local_ip, local_port), (peer_ip, peer_port) = c.local, c.peer
     return Segment(
-        c.local[0],
-        c.peer[0],
-        c.local[1],
-        c.peer[1],
+        local_ip,
+        peer_ip,
+        local_port,
+        peer_port,
         seq.number(c.snd.iss, position),
-        seq.number(rcv.irs, rcv.rcv_nxt),
+        seq.number(rcv.irs, nxt),
         flags,
         window,
         0,
@@ -266,14 +267,14 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     """Sends new data; `force`: however little the window permits. Returns the wire bytes."""
     snd = c.snd
     start = snd.snd_nxt
-    buffer = snd.buffer
-    if start > buffer.end or (start == buffer.end and not snd.fin_queued):
+    written = snd.buffer.end
+    if start > written or (start == written and not snd.fin_queued):
         return 0
     if not snd.scoreboard and now - c.last_sent_at > c.rtt.rto:
         c.congestion.on_idle()
     if now >= c.path_mtu_until:
         update_mss(c, now)
-    budget = _frame_budget(c, buffer.end - start, frames, now)
+    budget = _frame_budget(c, written - start, frames, now)
     if not budget:
         return 0
     end, fin = _extent(c, now, start, budget, force)
@@ -285,8 +286,8 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     taken = start + result.consumed
     if fin and taken == end:
         taken += 1
-    snd.on_sent(taken, result.wire_bytes, now, taken == buffer.end and result.consumed % snd.mss > 0)
-    if taken >= buffer.end and snd.scoreboard.pipe < c.congestion.cwnd:
+    snd.on_sent(taken, result.wire_bytes, now, taken == written and result.consumed % snd.mss > 0)
+    if taken >= written and snd.scoreboard.pipe < c.congestion.cwnd:
         snd.scoreboard.mark_app_limited()
     _sent(c, result.wire_bytes, now)
     c.last_sent_at = now
@@ -301,15 +302,15 @@ def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
 
     At least one if nothing is in flight, or if recovery must send.
     """
-    pipe = c.snd.scoreboard.pipe
-    allowance = c.congestion.cwnd - pipe
-    budget = allowance // c.congestion.smss
+    pipe, congestion = c.snd.scoreboard.pipe, c.congestion
+    allowance, smss = congestion.cwnd - pipe, congestion.smss
+    budget = allowance // smss
     if budget <= 0:
         if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
             return 0
         budget = 1
-    if c.pacer.update(c.congestion, c.rtt, c.tcp.link_full_at, now):
-        burst = c.pacer.burst(c.congestion.smss, now)
+    if c.pacer.update(congestion, c.rtt, c.tcp.link_full_at, now):
+        burst = c.pacer.burst(smss, now)
         if not burst:
             arm_pacing(c, c.pacer.free_at)
             return 0
@@ -320,24 +321,24 @@ def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
 def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
     """Returns where a segment from `start` ends, and whether it carries the FIN; (start, False): it has to wait."""
     snd = c.snd
-    buffer = snd.buffer
-    limit = snd.snd_una + snd.snd_wnd
-    tag_range, natural, closed = buffer.extent(start, snd.fin_queued)
-    flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
-    end = max(start, min(limit, start + c.tcp.config.super_segment))
+    buffer, una, mss, super_segment, fin_queued = snd.buffer, snd.snd_una, snd.mss, c.super_segment, snd.fin_queued
+    limit = una + snd.snd_wnd
+    tag_range, natural, closed = buffer.extent(start, fin_queued)
+    flush = c.nodelay or closed or snd.snd_sml <= una
+    end = max(start, min(limit, start + super_segment))
     end = natural if natural <= end else tag_range.cut_before(start, end)
-    if not tag_range.words and end - start > snd.mss:
-        length = min(end - start, budget * snd.mss)
+    if not tag_range.words and end - start > mss:
+        length = min(end - start, budget * mss)
         if start + length < natural or not flush:
-            length -= length % snd.mss  # whole frames first; the next call decides about the short one
+            length -= length % mss  # whole frames first; the next call decides about the short one
         end = start + length
     length = end - start
-    full = length >= snd.mss or (length > 0 and force)
+    full = length >= mss or (length > 0 and force)
     if end < natural:
-        if full or (length and (2 * length >= snd.max_wnd or start + c.tcp.config.super_segment <= limit)):
+        if full or (length and (2 * length >= snd.max_wnd or start + super_segment <= limit)):
             return end, False  # a super-segment shorter than a frame waits for no window
         return _wait_for_window(c, now, start), False
-    if snd.fin_queued and end == buffer.end:
+    if fin_queued and end == buffer.end:
         fin = end < limit
         return (end, fin) if length or fin else (_wait_for_window(c, now, start), False)
     if full or (length and flush):

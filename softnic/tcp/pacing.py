@@ -42,16 +42,17 @@ class Pacer(PacerFields):
         # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
         least = min(srtt, rtt.latest)
         paced = least >= SHORTEST_RTT_S and now - link_full_at > srtt
-        self.rate = congestion.pacing_rate(least) if paced else None
-        return self.rate is not None
+        rate = self.rate = congestion.pacing_rate(least) if paced else None
+        return rate is not None
 
     def burst(self, smss: int, now: float) -> int:
         """Returns the number of frames that may leave now."""
-        if self.rate is None:
+        rate = self.rate
+        if rate is None:
             return _ANY
         if now < self.free_at:
             return 0
-        return max(_LEAST_FRAMES, int(self.rate * (BURST_S + self.late_s)) // smss)
+        return max(_LEAST_FRAMES, int(rate * (BURST_S + self.late_s)) // smss)
 
     def woken(self, late_s: float) -> None:
         """Extends the next burst: its timer was late by `late_s`."""
@@ -59,6 +60,7 @@ class Pacer(PacerFields):
 
     def sent(self, wire_bytes: int, now: float) -> None:
         """Charges sent wire bytes, which postpones the next burst."""
-        if self.rate is not None:
-            self.free_at = max(self.free_at, now - BURST_S - self.late_s) + wire_bytes / self.rate
+        rate = self.rate
+        if rate is not None:
+            self.free_at = max(self.free_at, now - BURST_S - self.late_s) + wire_bytes / rate
             self.late_s = 0.0

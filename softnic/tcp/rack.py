@@ -42,8 +42,9 @@ class MinimumRtt(MinimumRttFields):
         self.since = -_NEVER
 
     def sample(self, rtt_s: float, now: float) -> None:
-        if now - self.since > MIN_RTT_S:
-            self.before = self.now if now - self.since < 2 * MIN_RTT_S else _NEVER
+        elapsed = now - self.since
+        if elapsed > MIN_RTT_S:
+            self.before = self.now if elapsed < 2 * MIN_RTT_S else _NEVER
             self.now, self.since = rtt_s, now
         elif rtt_s < self.now:
             self.now = rtt_s
@@ -101,14 +102,15 @@ class Rack(RackFields):
         if not ack.has_newest:
             return
         sent = ack.newest
-        rtt = ack.now - sent.sent_at
+        now, sent_at, end = ack.now, sent.sent_at, sent.end
+        rtt = now - sent_at
         if sent.never_retransmitted:
-            self.minimum.sample(rtt, ack.now)
+            self.minimum.sample(rtt, now)
         elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < self.minimum.least < _NEVER:
             return  # it answers an earlier transmission; timestamps count milliseconds
         self.rtt = rtt
-        if (sent.sent_at, sent.end) > (self.sent_at, self.end):
-            self.sent_at, self.end = sent.sent_at, sent.end
+        if (sent_at, end) > (self.sent_at, self.end):
+            self.sent_at, self.end = sent_at, end
 
     def duplicate(self, una: int, nxt: int) -> None:
         """Extends the reordering window after a D-SACK: it was too short (section 6.2, step 4)."""

@@ -114,45 +114,46 @@ class ReceiveState(ReceiveFields):
 
     def advertise(self) -> int:
         """Returns the window field of a segment sent now. Moves the right edge if that is worth it."""
-        nxt, edge = self.rcv_nxt, self.rcv_adv
-        most = nxt + self.capacity - self.unread
-        if most - edge >= self.capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
+        nxt, advertised, capacity, scale = self.rcv_nxt, self.rcv_adv, self.capacity, self.scale
+        edge, most = advertised, nxt + capacity - self.unread
+        if most - edge >= capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
             edge = most
         if edge <= nxt:  # a segment taken whole exceeded the window
-            self.rcv_adv = max(nxt, self.rcv_adv)
+            self.rcv_adv = max(nxt, advertised)
             return 0
-        field = -((nxt - edge) >> self.scale)
+        field = -((nxt - edge) >> scale)
         if field > 0xFFFF:
             field = 0xFFFF
-        edge = nxt + (field << self.scale)
-        if edge > self.rcv_adv:
+        edge = nxt + (field << scale)
+        if edge > advertised:
             self.rcv_adv = edge
         return field
 
     def wants_update(self) -> bool:
         """Whether reading has opened the window by enough to send an update."""
-        most = self.rcv_nxt + self.capacity - self.unread
-        return most - self.rcv_adv >= self.capacity // _STEPS and not self.eof
+        capacity = self.capacity
+        most = self.rcv_nxt + capacity - self.unread
+        return most - self.rcv_adv >= capacity // _STEPS and not self.eof
 
     def put(self, position: int, payload: memoryview, fin: bool) -> bool:
         """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
-        end = position + len(payload)
-        if fin and self.fin is None:
-            self.fin = end
-        if self.fin is not None and end > self.fin:
-            payload = payload[: max(0, self.fin - position)]
+        end, last, nxt = position + len(payload), self.fin, self.rcv_nxt
+        if fin and last is None:
+            self.fin = last = end
+        if last is not None and end > last:
+            payload = payload[: max(0, last - position)]
             end = position + len(payload)
-        if position > self.rcv_nxt:
+        if position > nxt:
             # growth of the window is charged already, whether it is filled in order or not
             return not payload or self._reassembly.keep(position, payload, max(0, self.capacity - self._initial))
-        if position < self.rcv_nxt:
-            self.repeated(position, min(end, self.rcv_nxt))
-        if end > self.rcv_nxt:
-            self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
+        if position < nxt:
+            self.repeated(position, min(end, nxt))
+        if end > nxt:
+            self._deliver(payload[nxt - position :] if position < nxt else payload)
             if self._reassembly.has_gap:
                 for waiting in self._reassembly.take(self.rcv_nxt):
                     self._deliver(waiting)
-        if self.fin == self.rcv_nxt and not self.eof:
+        if last is not None and last == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
             self.eof = True
         return True

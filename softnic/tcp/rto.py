@@ -38,31 +38,35 @@ class RetransmissionTimeout(RetransmissionTimeoutFields):
     def sample(self, rtt_s: float) -> None:
         """Adds a round-trip sample (section 2.2 and 2.3)."""
         self.latest = rtt_s
-        if self.srtt == 0.0:
-            self.srtt = max(rtt_s, 1e-9)
-            self.rttvar = rtt_s / 2
+        srtt, rttvar = self.srtt, self.rttvar
+        if srtt == 0.0:
+            srtt = max(rtt_s, 1e-9)
+            rttvar = rtt_s / 2
         else:
-            self.rttvar += _BETA * (abs(self.srtt - rtt_s) - self.rttvar)
-            self.srtt += _ALPHA * (rtt_s - self.srtt)
-        self._set()
+            rttvar += _BETA * (abs(srtt - rtt_s) - rttvar)
+            srtt += _ALPHA * (rtt_s - srtt)
+        self.srtt, self.rttvar = srtt, rttvar
+        self._set(srtt, rttvar)
 
     def back_off(self) -> None:
         """Doubles the timeout after the timer has expired."""
         self.backoff += 1
-        self._set()
+        self._set(self.srtt, self.rttvar)
 
     def answered(self) -> None:
         """Ends backoff: new data was acknowledged."""
         self.backoff = 0
-        self._set()
+        self._set(self.srtt, self.rttvar)
 
-    def _set(self) -> None:
-        rto = self.initial_s
-        if self.srtt:
-            variation = _K * self.rttvar
-            rto = self.srtt + (variation if variation > _GRANULARITY_S else _GRANULARITY_S)
-            if rto < self.min_s:
-                rto = self.min_s
-        if self.backoff:
-            rto *= 2.0 ** min(self.backoff, 30)
-        self.rto = rto if rto < self.max_s else self.max_s
+    def _set(self, srtt: float, rttvar: float) -> None:
+        if srtt:
+            variation, least = _K * rttvar, self.min_s
+            rto = srtt + (variation if variation > _GRANULARITY_S else _GRANULARITY_S)
+            if rto < least:
+                rto = least
+        else:
+            rto = self.initial_s
+        if backoff := self.backoff:
+            rto *= 2.0 ** min(backoff, 30)
+        most = self.max_s
+        self.rto = rto if rto < most else most

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from softnic._flow import Memory, ScoreboardFields
+from softnic._flow import AckFields, Memory, ScoreboardFields
 from softnic._native import ffi, lib
 
 OUT, SACKED, LOST = lib.SN_OUT, lib.SN_SACKED, lib.SN_LOST
@@ -28,20 +28,46 @@ SentRange: TypeAlias = Any
 before this one was sent; `app_limited`: sent while the application had nothing more to send, so the rate is not the
 path's.
 """
-Ack: TypeAlias = Any
-"""An `sn_ack`: news of one acknowledgement, made by `new_ack`.
 
-`now`: time of arrival; `flight_size`: wire bytes unacknowledged before it (RFC 5681's FlightSize); `wire_bytes`: newly
-reported as arrived; `newest`: the one of their ranges that was sent last, if `has_newest`; `never_retransmitted`: none
-of them was retransmitted, so the round trip is unambiguous (Karn's algorithm); `reordered`: a range never retransmitted
-arrived after one sent later (RFC 8985, section 6.2, step 3); `rtt`: round-trip sample in seconds, 0: none. For
-congestion control, the state after the acknowledgement: `una`, `nxt`, `pipe`, `delivered`, `srtt`.
-"""
+
+class Ack(AckFields):
+    """News of one acknowledgement; a stack has one, which each acknowledgement `begin`s again."""
+
+    __slots__ = ("c", "newest")
+
+    now: float
+    """Time of arrival."""
+    flight_size: int
+    """Wire bytes unacknowledged before it (RFC 5681's FlightSize)."""
+    wire_bytes: int
+    """Newly reported as arrived."""
+    has_newest: bool
+    never_retransmitted: bool
+    """None of what has arrived was retransmitted, so the round trip is unambiguous (Karn's algorithm)."""
+    reordered: bool
+    """A range never retransmitted arrived after one sent later (RFC 8985, section 6.2, step 3)."""
+    rtt: float
+    """Round-trip sample in seconds; 0: none."""
+
+    # For congestion control, the state after the acknowledgement.
+    una: int
+    nxt: int
+    pipe: int
+    delivered: int
+    srtt: float
+
+    def __init__(self) -> None:
+        self.c = ffi.cast("sn_ack *", self.address)
+        self.newest: SentRange = self.c.newest
+        """The one of the ranges that have arrived that was sent last, if `has_newest`."""
+
+    def begin(self, now: float, flight_size: int) -> None:
+        lib.sn_ack_init(self.c, now, flight_size)
 
 
 def new_ack(now: float, flight_size: int) -> Ack:
-    ack = ffi.new("sn_ack *")
-    lib.sn_ack_init(ack, now, flight_size)
+    ack = Ack()
+    ack.begin(now, flight_size)
     return ack
 
 
@@ -111,15 +137,15 @@ class Scoreboard(ScoreboardFields):
 
     def arrived(self, ack: Ack) -> None:
         """Counts the news of an acknowledgement, after all of it was processed."""
-        lib.sn_scoreboard_arrived(self._c, ack)
+        lib.sn_scoreboard_arrived(self._c, ack.c)
 
     def acknowledge(self, una: int, ack: Ack) -> None:
         """Removes everything before `una`, which has arrived."""
-        lib.sn_scoreboard_acknowledge(self._c, una, ack)
+        lib.sn_scoreboard_acknowledge(self._c, una, ack.c)
 
     def sack(self, start: int, end: int, ack: Ack) -> None:
         """Marks bytes [start, end) as arrived out of order."""
-        _check(lib.sn_scoreboard_sack(self._c, start, end, ack))
+        _check(lib.sn_scoreboard_sack(self._c, start, end, ack.c))
 
     def mark_lost(self, sent: SentRange) -> None:
         """Marks a range in flight as lost."""

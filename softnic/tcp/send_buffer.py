@@ -14,7 +14,8 @@ Tags and cuts are kept in C (native/send_buffer.c), because the fast path uses t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import struct
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from softnic.tcp.zerocopy import ZeroCopyRuns, address_of
 CUT: int = lib.SN_BLOCK
 """Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
 _EMPTY = memoryview(b"")
+_EXTENT = struct.Struct("@qqIx?q?")
 
 
 class TagRange(NamedTuple):
@@ -46,7 +48,7 @@ class TagRange(NamedTuple):
 class SendBuffer(SendBufferFields):
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_c", "_extent", "_memory", "_numbers", "_tags", "zerocopy")
+    __slots__ = ("_c", "_extent", "_found", "_memory", "_numbers", "_tag_range", "_tags", "zerocopy")
 
     capacity: int
     """Limit of the copied bytes kept; autotune.py changes it."""
@@ -68,6 +70,9 @@ class SendBuffer(SendBufferFields):
         del memory
         self._c = ffi.cast("sn_send_buffer *", self.address)
         self._extent = ffi.new("sn_extent *")
+        self._found = ffi.buffer(self._extent)
+        self._tag_range = TagRange(0, 0, PLAIN, False), (0, 0, 0, False)
+        """The one found last, and its numbers in C."""
         self.capacity = capacity
         self._memory = _EMPTY
         self.origin = self.start = self.end = 1
@@ -85,9 +90,6 @@ class SendBuffer(SendBufferFields):
             self._tags.append(tag)
         if lib.sn_send_buffer_tag(self._c, position, number, tag.tos, words):
             raise MemoryError("no memory for a tag")
-
-    def _tag_range(self, found: Any) -> TagRange:
-        return TagRange(found.start, found.origin, self._tags[found.tag], found.words)
 
     def tag_numbered(self, number: int) -> Tag:
         """Returns the tag with this number in C."""
@@ -193,7 +195,7 @@ class SendBuffer(SendBufferFields):
         return self._tags[number]
 
     def tag_range(self, position: int) -> TagRange:
-        return self._tag_range(lib.sn_send_buffer_tag_range(self._c, position))
+        return self.extent(position, False)[0]
 
     def extent(self, position: int, flush: bool) -> tuple[TagRange, int, bool]:
         """Returns the tag range of a byte, the end of its data that may be sent now, and whether the range ends there.
@@ -201,7 +203,13 @@ class SendBuffer(SendBufferFields):
         `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
         lib.sn_send_buffer_extent(self._c, position, flush, self._extent)
-        return self._tag_range(self._extent.range), self._extent.end, self._extent.closed
+        found = _EXTENT.unpack_from(self._found)
+        tag_range, numbers = self._tag_range
+        if found[:4] != numbers:
+            start, origin, number, words = numbers = found[:4]
+            tag_range = TagRange(start, origin, self._tags[number], words)
+            self._tag_range = tag_range, numbers
+        return tag_range, found[4], found[5]
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """Returns where a segment from `position` ends, at most at `limit`."""

@@ -97,7 +97,7 @@ class SendState(SendFields):
         window = field << self.scale if scaled else field
         changed = window != self.snd_wnd
         self.snd_wnd, self.snd_wl1, self.snd_wl2 = window, position, ack
-        if window > self.max_wnd:
+        if changed and window > self.max_wnd:
             self.max_wnd = window
         return changed
 

@@ -25,6 +25,7 @@ from softnic.tcp.listener import Listener, may_reuse_time_wait
 from softnic.tcp.output import output, request_syn, send_reset_for
 from softnic.tcp.pmtu_cache import PathMtus
 from softnic.tcp.scheduler import Scheduler
+from softnic.tcp.scoreboard import Ack
 from softnic.tcp.state import State
 from softnic.tcp.syn_cookies import SynCookies
 from softnic.tcp.timers import on_timer
@@ -69,6 +70,7 @@ class TcpStack:
         """Shared by the growth of buffers and by out-of-order data."""
         self.path_mtus = PathMtus()
         self.link_full_at = float("-inf")
+        self.ack = Ack()
         """When the link's queue was last full: while it is, the link paces, and streams share it by turns."""
         self._secret = rng.randbytes(16)
         self.cookies = SynCookies(rng.randbytes(16))

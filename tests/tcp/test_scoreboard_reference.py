@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -52,7 +54,7 @@ def stretch(board: Scoreboard | ReferenceScoreboard, first: int, second: int) ->
     return start, start + 1 + second % (high - start)
 
 
-def acknowledge(board: Scoreboard | ReferenceScoreboard, ack: Ack | ReferenceAck, kind: str, a: int, b: int) -> object:
+def acknowledge(board: Scoreboard | ReferenceScoreboard, ack: Any, kind: str, a: int, b: int) -> object:
     """Acknowledges a prefix, or reports two blocks, of which the second may lie outside."""
     if kind == "ack":
         board.acknowledge(stretch(board, a, b)[1], ack)
