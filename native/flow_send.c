@@ -74,6 +74,7 @@ static void fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn
 
 void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
 {
+    static const uint8_t no_bytes[1]; /* memcpy must not be given NULL, not even for no bytes */
     const sn_send *snd = &flow->send;
     int64_t edge = snd->snd_una + snd->snd_wnd;
     flow->connection.ack_pending = false;
@@ -83,7 +84,7 @@ void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
     out->start = out->end = 0;
     out->frames = 1;
     out->tos = out->tag = out->block_offset = 0;
-    out->data = NULL;
+    out->data = no_bytes;
 }
 
 /* The frames that congestion control and pacing permit now, at most `frames`; `*wait`: pacing permits none yet. */
