@@ -187,6 +187,7 @@ class Run:
             kind, run = "take_data" if item.payload else "take_ack", _run_of(item)
             began = perf_counter()
             flow = host.tcp.lookup((item.src, item.sport, item.dport))
+            item.flow = flow  # as the NIC passes it on
             if flow is None or not host.tcp.receive_run(flow, run, item.payload, now):
                 host.receive_segment(item, now)
             self._spend(kind, began)

@@ -66,6 +66,12 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *segment, double now);
 /* Processes a run of frames with `length` original bytes, if the fast path may; else changes nothing and returns 0. */
 uint32_t sn_flow_receive_run(sn_flow *flow, const sn_run *run, uint32_t length, double now);
 
+/* The window field of a segment sent now; moves the right edge of the window if that is worth it. */
+uint32_t sn_flow_advertise(sn_flow *flow);
+
+/* Fills in the numbers of a segment from `position` on: from `seq` to `ts_echo`. */
+void sn_flow_fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn_output *out);
+
 /* What to send now, in at most `frames` frames: SN_DATA, SN_ACK or nothing, with SN_DONE. `link_full_at` is when the
    queue of the node's link was last full. */
 uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, double now, sn_output *out);

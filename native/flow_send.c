@@ -40,13 +40,13 @@ bool sn_arm_pto(sn_flow *flow, double now)
     return at < c->scheduled_at;
 }
 
-/* The window field of a segment sent now; moves the right edge of the window if that is worth it. */
-static uint32_t advertise(sn_receive *rcv)
+uint32_t sn_flow_advertise(sn_flow *flow)
 {
+    sn_receive *rcv = &flow->receive;
     int64_t nxt = rcv->rcv_nxt, edge = rcv->rcv_adv, most = nxt + rcv->capacity - rcv->unread;
-    if (most - edge >= rcv->capacity / 8 || edge > most)
+    if (most - edge >= rcv->capacity / 8 || edge > most) /* beyond it by rounding: once, not with every ACK */
         edge = most;
-    if (edge <= nxt) {
+    if (edge <= nxt) { /* a segment taken whole exceeded the window */
         if (nxt > rcv->rcv_adv)
             rcv->rcv_adv = nxt;
         return 0;
@@ -60,13 +60,13 @@ static uint32_t advertise(sn_receive *rcv)
     return (uint32_t)field;
 }
 
-static void fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn_output *out)
+void sn_flow_fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn_output *out)
 {
-    sn_receive *rcv = &flow->receive;
+    const sn_receive *rcv = &flow->receive;
     out->seq = sn_number(flow->send.iss, position);
     out->ack = sn_number(rcv->irs, rcv->rcv_nxt);
     out->flags = flags;
-    out->window = advertise(rcv);
+    out->window = sn_flow_advertise(flow);
     flow->connection.last_ack_sent = rcv->rcv_nxt;
     out->ts_value = sn_timestamp(flow, now);
     out->ts_echo = (uint32_t)flow->timestamps.ts_recent;
@@ -80,7 +80,7 @@ void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
     flow->connection.ack_pending = false;
     flow->delayed_ack.at = INFINITY;
     flow->delayed_ack.frames = 0;
-    fill(flow, edge < snd->snd_nxt ? edge : snd->snd_nxt, ACK, now, out);
+    sn_flow_fill(flow, edge < snd->snd_nxt ? edge : snd->snd_nxt, ACK, now, out);
     out->start = out->end = 0;
     out->frames = 1;
     out->tos = out->tag = out->block_offset = 0;
@@ -193,7 +193,7 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
             end = start;
         }
         if (end > start) {
-            fill(flow, start, end == written ? ACK | PSH : ACK, now, out);
+            sn_flow_fill(flow, start, end == written ? ACK | PSH : ACK, now, out);
             out->start = start;
             out->end = end;
             out->frames = budget;

@@ -66,6 +66,9 @@ class FlowServices(Protocol):
     path_mtus: PathMtus
     ack: Ack
     """The acknowledgement that is being processed."""
+    out: Any
+    """The `sn_output` that is being sent; `out_fields`: its memory."""
+    out_fields: Any
     link_full_at: float
     offload_tos: Collection[int]
 

@@ -13,6 +13,9 @@ larger window (silly window avoidance) until the persist timer forces it.
 
 from __future__ import annotations
 
+import struct
+
+from softnic._native import lib
 from softnic.packet.segment import Flags, Options, Segment, Transmitted
 from softnic.tcp import seq
 from softnic.tcp.arm_timers import arm_pacing, arm_pto, arm_rto, start_rto
@@ -22,6 +25,7 @@ from softnic.tcp.send_buffer import CUT
 from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
+_NUMBERS = struct.Struct("=24x6I")  # of an sn_output: sequence and ACK number, flags, window, timestamps
 _HEADERS = 66  # of a frame: Ethernet, IPv4, TCP with timestamps
 
 
@@ -101,24 +105,12 @@ def _send_syn(c: Flow, now: float) -> int:
 
 
 def _segment(c: Flow, now: float, position: int, flags: int) -> Segment:
-    rcv, timestamps = c.rcv, c.timestamps
-    window = rcv.advertise()
-    c.last_ack_sent = nxt = rcv.rcv_nxt
-    stamp = (timestamps.value(now), timestamps.ts_recent) if c.use_timestamps else None
-    (local_ip, local_port), (peer_ip, peer_port) = c.local, c.peer
-    return Segment(
-        local_ip,
-        peer_ip,
-        local_port,
-        peer_port,
-        seq.number(c.snd.iss, position),
-        seq.number(rcv.irs, nxt),
-        flags,
-        window,
-        0,
-        stamp,
-        flow=c,
-    )
+    tcp = c.tcp
+    lib.sn_flow_fill(c.c, position, flags, now, tcp.out)
+    sequence, ack, _, window, value, echo = _NUMBERS.unpack_from(tcp.out_fields)
+    (src, sport), (dst, dport) = c.local, c.peer
+    stamps = (value, echo) if c.use_timestamps else None
+    return Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=c)
 
 
 def count_sent(c: Flow, result: Transmitted | None) -> int:

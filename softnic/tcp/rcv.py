@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from softnic._flow import Memory, ReceiveFields
+from softnic._native import ffi, lib
 from softnic.tcp import seq
 from softnic.tcp.budget import Budget
 from softnic.tcp.config import LARGEST_WINDOW
@@ -30,7 +31,7 @@ _SMALL = 2 << 10
 class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
 
-    __slots__ = ("_chunk", "_chunk_used", "_initial", "_reassembly", "received")
+    __slots__ = ("_c", "_chunk", "_chunk_used", "_initial", "_reassembly", "received")
 
     capacity: int
     """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
@@ -60,6 +61,7 @@ class ReceiveState(ReceiveFields):
         memory: Memory | None = None,
     ) -> None:
         del memory
+        self._c = ffi.cast("sn_flow *", self.memory.address)
         self.capacity = self._initial = capacity
         self.largest = LARGEST_WINDOW
         self.received: deque[memoryview] = deque()
@@ -114,20 +116,7 @@ class ReceiveState(ReceiveFields):
 
     def advertise(self) -> int:
         """Returns the window field of a segment sent now. Moves the right edge if that is worth it."""
-        nxt, advertised, capacity, scale = self.rcv_nxt, self.rcv_adv, self.capacity, self.scale
-        edge, most = advertised, nxt + capacity - self.unread
-        if most - edge >= capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
-            edge = most
-        if edge <= nxt:  # a segment taken whole exceeded the window
-            self.rcv_adv = max(nxt, advertised)
-            return 0
-        field = -((nxt - edge) >> scale)
-        if field > 0xFFFF:
-            field = 0xFFFF
-        edge = nxt + (field << scale)
-        if edge > advertised:
-            self.rcv_adv = edge
-        return field
+        return int(lib.sn_flow_advertise(self._c))
 
     def wants_update(self) -> bool:
         """Whether reading has opened the window by enough to send an update."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, KeysView
 from random import Random
 from typing import Any
 
+from softnic._native import ffi
 from softnic.packet import ipv4
 from softnic.packet.segment import Flags, Segment, Transmitted
 from softnic.tcp import isn, seq
@@ -70,8 +71,10 @@ class TcpStack:
         """Shared by the growth of buffers and by out-of-order data."""
         self.path_mtus = PathMtus()
         self.link_full_at = float("-inf")
-        self.ack = Ack()
         """When the link's queue was last full: while it is, the link paces, and streams share it by turns."""
+        self.ack = Ack()
+        self.out = ffi.new("sn_output *")
+        self.out_fields = ffi.buffer(self.out)
         self._secret = rng.randbytes(16)
         self.cookies = SynCookies(rng.randbytes(16))
         self._connections: dict[Key, Connection] = {}
