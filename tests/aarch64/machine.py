@@ -58,8 +58,8 @@ class Answer:
 
 
 def build(directory: Path) -> Path:
-    """The program, made of every source that pyproject.toml names. Raises AssertionError with what gcc says."""
-    (extension,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    """The program, made of every source of softnic._native. Raises AssertionError with what gcc says."""
+    extension = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
     flags = [*extension["extra-compile-args"], "-Werror", "-I", str(ROOT / "native")]
 
     def make(*arguments: str) -> None:
@@ -73,7 +73,7 @@ def build(directory: Path) -> Path:
 
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, [DRIVER, *(ROOT / name for name in extension["sources"])]))
-    make("-static", *objects, "-o", str(directory / "kernels"))
+    make("-static", *objects, "-lm", "-o", str(directory / "kernels"))
     return directory / "kernels"
 
 
