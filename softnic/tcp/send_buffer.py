@@ -48,7 +48,7 @@ class TagRange(NamedTuple):
 class SendBuffer(SendBufferFields):
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_c", "_extent", "_found", "_memory", "_numbers", "_tag_range", "_tags", "zerocopy")
+    __slots__ = ("_c", "_extent", "_found", "_memory", "_numbers", "_tags", "zerocopy")
 
     capacity: int
     """Limit of the copied bytes kept; autotune.py changes it."""
@@ -71,8 +71,6 @@ class SendBuffer(SendBufferFields):
         self._c = ffi.cast("sn_send_buffer *", self.address)
         self._extent = ffi.new("sn_extent *")
         self._found = ffi.buffer(self._extent)
-        self._tag_range = TagRange(0, 0, PLAIN, False), (0, 0, 0, False)
-        """The one found last, and its numbers in C."""
         self.capacity = capacity
         self._memory = _EMPTY
         self.origin = self.start = self.end = 1
@@ -203,13 +201,10 @@ class SendBuffer(SendBufferFields):
         `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
         lib.sn_send_buffer_extent(self._c, position, flush, self._extent)
-        found = _EXTENT.unpack_from(self._found)
-        tag_range, numbers = self._tag_range
-        if found[:4] != numbers:
-            start, origin, number, words = numbers = found[:4]
-            tag_range = TagRange(start, origin, self._tags[number], words)
-            self._tag_range = tag_range, numbers
-        return tag_range, found[4], found[5]
+        start, origin, number, words, end, closed = _EXTENT.unpack_from(self._found)
+        # quicker than TagRange()
+        tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))
+        return tag_range, end, closed
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """Returns where a segment from `position` ends, at most at `limit`."""
