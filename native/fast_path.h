@@ -28,13 +28,13 @@ typedef struct {
 /* What is left to do for Python after a step; 0 means that the whole step is left. */
 enum {
     SN_DONE = 1,
-    SN_DELIVER = 2,   /* the payload is next in order: append it to what is received */
-    SN_WRITABLE = 4,  /* a writer waits for space */
-    SN_SCHEDULE = 8,  /* a deadline is earlier than the time at which the timers are checked */
-    SN_WAKE = 16,     /* there may be something to send */
-    SN_DATA = 32,     /* send a segment with data, then call sn_flow_sent */
-    SN_RUNS = 128,    /* memory of zero-copy sends is no longer needed */
-    SN_ACK = 64       /* send an empty segment, then call sn_flow_counted */
+    SN_DELIVER = 2,  /* the payload is next in order: append it to what is received */
+    SN_WRITABLE = 4, /* a writer waits for space */
+    SN_SCHEDULE = 8, /* a deadline is earlier than the time at which the timers are checked */
+    SN_WAKE = 16,    /* there may be something to send */
+    SN_DATA = 32,    /* send a segment with data, then call sn_flow_sent */
+    SN_ACK = 64,     /* send an empty segment, and count it */
+    SN_RUNS = 128    /* memory of zero-copy sends is no longer needed */
 };
 
 /* A segment to send. */
@@ -81,7 +81,7 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
 uint32_t sn_flow_header(const sn_flow *flow, const sn_output *out, const uint8_t *destination, const uint8_t *source,
                         uint16_t identification, uint8_t *header);
 
-/* Accounts for the first transmission of `consumed` bytes of `out`. Also tells whether an ACK is due (SN_ACK). */
+/* Accounts for the first transmission of `consumed` bytes of `out`. */
 uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int64_t frames, int64_t wire_bytes,
                       double now);
 
