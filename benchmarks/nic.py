@@ -100,7 +100,7 @@ def segment_cost(codec: str | None, size: int) -> SegmentCost:
     calls = max(50, 2000 // (1 + size // 4096))
     transmit_us = median_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
     sent = a.transmit(segment, b.mac, 1000, 0.0)
-    receive_us = median_us(lambda: b.receive(0.0), calls)
+    receive_us = median_us(lambda: list(b.receive(0.0) or ()), calls)
     return SegmentCost(codec or "-", size, sent.frames, sent.wire_bytes, transmit_us, receive_us)
 
 
