@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from softnic._native import ffi, lib
-from softnic.link.base import DirectLink, Link
+from softnic.link.base import DirectLink, Link, UdpPath
 from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import FlowSlots, NicFlow, agreed, attach
@@ -187,13 +187,15 @@ class Nic:
         if adaptive is not None:
             self._codec_timer.start()
         raw = adaptive is not None and adaptive.raw
+        link = None if destination == self.mac else self._direct_link
+        path = None if link is None else link.direct_path(destination)
         result = self._segmenter.cut(
-            header, header_length, source, length, max_payload, choice, raw, block_offset, max_frames
+            header, header_length, source, length, max_payload, choice, raw, block_offset, max_frames, path is None
         )
         if adaptive is not None:
             codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
             adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
-        return self._send(result, flow, choice.number >= 0, destination, now)
+        return self._send(result, flow, choice.number >= 0, destination, path, now)
 
     def choose_codec(
         self, tos: int, codec: str | None, peer_codecs: int | None, flow: NicFlow | None
@@ -214,7 +216,7 @@ class Nic:
         return choice, flow.adaptive
 
     def _send(
-        self, result: CData, flow: NicFlow | None, offloaded: bool, destination: bytes, now: float
+        self, result: CData, flow: NicFlow | None, offloaded: bool, destination: bytes, path: UdpPath | None, now: float
     ) -> Transmitted:
         """Send and count the frames of the latest cut."""
         counters = self.counters
@@ -239,22 +241,21 @@ class Nic:
             self._loopback.append(self._segmenter.take(self._packet_id))
             counters.loopback_frames += frames
             counters.loopback_wire_bytes += wire_bytes
+        elif path is None:
+            self.link.send(self._segmenter.take(self._packet_id), now)
         else:
-            self._send_cut(destination, frames, wire_bytes, now)
+            self._send_directly(path, frames, wire_bytes, now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
 
-    def _send_cut(self, destination: bytes, frames: int, wire_bytes: int, now: float) -> None:
-        """Pass the frames of the latest cut to the kernel where nothing is between, else to the link."""
+    def _send_directly(self, path: UdpPath, frames: int, wire_bytes: int, now: float) -> None:
+        """Pass the frames of the latest cut to the kernel, and those that it does not accept to the link."""
         link = self._direct_link
-        path = None if link is None else link.direct_path(destination)
-        if path is None or link is None:
-            self.link.send(self._segmenter.take(self._packet_id), now)
-            return
+        assert link is not None
         accepted = self._segmenter.send_udp(path)
         if accepted == frames:
             link.on_direct_sent(frames, wire_bytes)
             return
-        batch = self._segmenter.take(self._packet_id)
+        batch = self._segmenter.copy(self._packet_id)
         if accepted > 0:
             link.on_direct_sent(accepted, batch.select(slice(accepted)).nbytes)
             batch = batch.select(slice(accepted, None))

@@ -1,7 +1,7 @@
 """Cuts segments into frames: the plan, the buffers and the result of `sn_cut`.
 
-Frames are cut into one buffer that the next cut overwrites. Usually they go from there to the kernel (`send_udp`);
-`take` is for links that keep them.
+Frames for the kernel are cut into one buffer that the next cut overwrites (`send_udp`), frames that a link keeps into
+memory of their own (`take`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ PlanFields = tuple[int, int, int, int, bool, int, int]
 _FIRST_OFFSET = np.array([HEADROOM], np.uint32)
 _FIRST_OFFSET.flags.writeable = False
 """Offsets of a batch of one frame."""
+_NO_BYTES = np.empty(0, np.uint8)
 
 
 def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloaded: bool) -> int:
@@ -51,6 +52,7 @@ class Segmenter:
         self.result = ffi.new("sn_cut_result *")
         """Of the latest cut."""
         self._make_buffer(1 << 17)
+        self._kept = _NO_BYTES
         self._offsets = np.empty(MAX_FRAMES, np.uint32)
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
         self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
@@ -67,8 +69,11 @@ class Segmenter:
         raw: bool,
         block_offset: int,
         max_frames: int,
+        kept: bool,
     ) -> CData:
         """Cut `length` bytes of `source` behind this header. Return `result`, valid until the next cut.
+
+        `kept`: the frames will be taken.
 
         Raises ValueError for a segment that no TCP makes, e.g. cut inside a word.
         """
@@ -76,9 +81,12 @@ class Segmenter:
         if plan != self._planned:
             self._make_plan(plan)
         size = _space(length, max_payload, HEADROOM + header_length, max_frames, choice.number >= 0)
-        if size > len(self._buffer):
+        if kept:
+            self._kept = np.empty(size, np.uint8)
+        elif size > len(self._buffer):
             self._make_buffer(1 << (size - 1).bit_length())
-        arrays = (self._c_buffer, size, self._c_offsets, self._c_lengths, self.result)
+        out = ffi.from_buffer("uint8_t[]", self._kept) if kept else self._c_buffer
+        arrays = (out, size, self._c_offsets, self._c_lengths, self.result)
         if lib.sn_cut(self._plan, header, source, length, *arrays):
             raise ValueError(f"a segment with {header_length} bytes of headers cannot be cut like that")
         return self.result
@@ -101,6 +109,11 @@ class Segmenter:
         self._buffer = np.empty(size, np.uint8)
         self._c_buffer = ffi.from_buffer("uint8_t[]", self._buffer)
 
+    def copy(self, packet_id: int) -> Frames:
+        """Return a copy of the frames of the latest cut, which were not to be kept."""
+        self._kept = self._buffer[: self.result.frame_bytes + self.result.frames * HEADROOM].copy()
+        return self.take(packet_id)
+
     def send_udp(self, path: UdpPath) -> int:
         """Send the frames of the latest cut. Return how many the kernel accepted, or a negative errno."""
         fd, address, port, vni, gso = path
@@ -109,13 +122,9 @@ class Segmenter:
         return accepted
 
     def take(self, packet_id: int) -> Frames:
-        """Return the frames of the latest cut, once, in memory of their own."""
+        """Return the frames of the latest cut, which were to be kept, once."""
         count, wire_bytes = self.result.frames, self.result.frame_bytes
-        used = wire_bytes + count * HEADROOM
-        data = self._buffer[:used]
-        if 2 * used > len(self._buffer):  # else a small batch would keep a large buffer allocated
-            self._make_buffer(len(self._buffer))
-        else:
-            data = data.copy()
+        data, self._kept = self._kept, _NO_BYTES
+        data.resize(wire_bytes + count * HEADROOM, refcheck=False)
         offsets: npt.NDArray[np.uint32] = _FIRST_OFFSET if count == 1 else self._offsets[:count].copy()
         return Frames(data, offsets, self._lengths[:count].copy(), packet_id, wire_bytes)
