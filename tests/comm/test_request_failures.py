@@ -282,7 +282,7 @@ def test_an_interrupted_copy_of_a_contribution_is_an_error_on_every_rank(monkeyp
             with pytest.raises(KeyboardInterrupt):
                 comm.Iallreduce(MPI.IN_PLACE, data)
             return
-        with pytest.raises(CommError, match=r"rank 1 says: .*KeyboardInterrupt"):
+        with pytest.raises(CommError, match=r"rank 1\b.*KeyboardInterrupt"):  # from rank 1, or from one that it told
             comm.Iallreduce(MPI.IN_PLACE, data).Wait()
 
     run(3, program)
