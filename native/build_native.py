@@ -56,12 +56,14 @@ _METHODS = """\
 """For parts that own no memory of their own."""
 ALONE = ("ack",)
 """Structs that are no part of a flow."""
-_PART_NEW = "return view_new(type, args, kwargs, offsetof(sn_flow, {part}));"
-_ALONE_NEW = "return alone_new(type, args, kwargs, sizeof(sn_{part}));"
+_PART_NEW = "return view_new(type, kwargs, offsetof(sn_flow, {part}));"
+_ALONE_NEW = "return alone_new(type, sizeof(sn_{part}));"
 _PART = """
 static PyObject *{part}_type;
 static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {{
+    (void)args;
+    (void)kwargs;
     {new}
 }}
 {copies}static PyMethodDef {part}_methods[] = {{

@@ -73,7 +73,8 @@ uint32_t sn_flow_advertise(sn_flow *flow);
 void sn_flow_fill(sn_flow *flow, int64_t position, uint32_t flags, double now, sn_output *out);
 
 /* What to send now, in at most `frames` frames: SN_DATA, SN_ACK or nothing, with SN_DONE. `link_full_at` is when the
-   queue of the node's link was last full. */
+   queue of the node's link was last full. Where it returns 0 it may have restarted an idle window and set the pacing
+   rate; Python then does both again, with the same result. */
 uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, double now, sn_output *out);
 
 /* Writes the Ethernet, IPv4 and TCP header of the first frame of `out`, at most 66 bytes. Lengths and checksums are zero.

@@ -6,13 +6,11 @@
 enum { PSH = 0x08, ACK = 0x10 };
 
 /* Whether no part of the flow's state needs Python. */
-static bool is_loss_free(const sn_flow *flow)
+static bool takes_segments(const sn_flow *flow)
 {
     const sn_connection *c = &flow->connection;
-    return c->fast_path && c->established && c->use_sack && !c->orphaned && !c->has_soft_error && !c->persisting && !c->syn_pending &&
-           !flow->send.fin_queued && flow->receive.fin == -1 && !flow->reassembly.has_gap && c->dup_acks_pending == 0 &&
-           flow->recovery.is_open && flow->rack.probe_end == -1 && flow->scoreboard.sacked == 0 &&
-           flow->scoreboard.lost == 0 && flow->retransmission_timeout.backoff == 0;
+    return sn_is_loss_free(flow) && !c->orphaned && !c->has_soft_error && flow->receive.fin == -1 &&
+           flow->retransmission_timeout.backoff == 0;
 }
 
 /* The state of receive buffer tuning after a round that ends with this segment (softnic/tcp/autotune.py), and by how
@@ -61,7 +59,7 @@ static bool tuning_needs_python(const sn_flow *flow, const sn_segment *s, bool a
 bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
 {
     const sn_connection *c = &flow->connection;
-    if ((s->flags & ~PSH) != ACK || s->has_sacks || s->has_timestamps != c->use_timestamps || !is_loss_free(flow))
+    if ((s->flags & ~PSH) != ACK || s->has_sacks || s->has_timestamps != c->use_timestamps || !takes_segments(flow))
         return false;
     if (s->has_timestamps && (int32_t)(s->ts_value - (uint32_t)flow->timestamps.ts_recent) < 0)
         return false;

@@ -141,13 +141,10 @@ static int64_t segment_end(const sn_flow *flow, int64_t start, int64_t budget)
 }
 
 /* Whether all that may have to be sent is new data and ACKs. */
-static bool is_loss_free(const sn_flow *flow)
+static bool sends_new_data_only(const sn_flow *flow)
 {
-    const sn_connection *c = &flow->connection;
-    return c->fast_path && c->established && c->use_sack && !c->syn_pending && !c->persisting && !c->blocked && c->dup_acks_pending == 0 &&
-           !flow->send.fin_queued && !flow->reassembly.has_gap && !flow->reassembly.has_repeated &&
-           flow->recovery.is_open && !flow->recovery.must_send && flow->rack.probe_end == -1 &&
-           flow->scoreboard.lost == 0 && flow->scoreboard.sacked == 0;
+    return sn_is_loss_free(flow) && !flow->connection.blocked && !flow->reassembly.has_repeated &&
+           !flow->recovery.must_send;
 }
 
 static void fill_payload(const sn_send_buffer *buffer, sn_output *out)
@@ -170,7 +167,7 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
 {
     sn_connection *c = &flow->connection;
     sn_send *snd = &flow->send;
-    if (!is_loss_free(flow))
+    if (!sends_new_data_only(flow))
         return 0;
     int64_t start = snd->snd_nxt, written = flow->send_buffer.end;
     uint32_t left = SN_DONE;

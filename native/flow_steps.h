@@ -15,6 +15,15 @@ static inline uint32_t sn_number(int64_t initial, int64_t position)
     return (uint32_t)(initial + position);
 }
 
+/* Whether the flow is established, and neither losses nor its end concern it. */
+static inline bool sn_is_loss_free(const sn_flow *flow)
+{
+    const sn_connection *c = &flow->connection;
+    return c->fast_path && c->established && c->use_sack && !c->syn_pending && !c->persisting &&
+           c->dup_acks_pending == 0 && !flow->send.fin_queued && !flow->reassembly.has_gap && flow->recovery.is_open &&
+           flow->rack.probe_end == -1 && flow->scoreboard.lost == 0 && flow->scoreboard.sacked == 0;
+}
+
 /* As Python's min and max: the first of equals. */
 static inline double smaller(double a, double b)
 {

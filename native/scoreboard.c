@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CAPACITY = 8 };
+#include "array.h"
 
 void sn_ack_init(sn_ack *ack, double now, int64_t flight_size)
 {
@@ -22,15 +22,9 @@ sn_range *sn_scoreboard_first(const sn_scoreboard *board)
     return at(board, 0);
 }
 
-/* Whether ranges may be moved to the front to make room: only if few are moved for each one that was removed. */
-static bool may_move(const sn_scoreboard *board, int64_t more)
-{
-    return 2 * (board->count + more) <= board->capacity;
-}
-
 bool sn_scoreboard_has_room(const sn_scoreboard *board)
 {
-    return board->first + board->count < board->capacity || may_move(board, 1);
+    return sn_array_has_room(board->first, board->count, board->capacity);
 }
 
 bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una)
@@ -44,18 +38,11 @@ bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una)
 /* Makes room for `more` ranges behind the last one. */
 static int reserve(sn_scoreboard *board, int64_t more)
 {
-    if (board->first + board->count + more <= board->capacity)
-        return 0;
-    if (!may_move(board, more)) {
-        int64_t capacity = board->capacity ? 2 * board->capacity : FIRST_CAPACITY;
-        sn_range *ranges = realloc(board->ranges, (size_t)capacity * sizeof *ranges);
-        if (ranges == NULL)
-            return -1;
-        board->ranges = ranges;
-        board->capacity = capacity;
-    }
-    memmove(board->ranges, board->ranges + board->first, (size_t)board->count * sizeof *board->ranges);
-    board->first = 0;
+    sn_range *ranges =
+        sn_array_reserve(board->ranges, sizeof *ranges, &board->first, board->count, &board->capacity, more);
+    if (ranges == NULL)
+        return -1;
+    board->ranges = ranges;
     return 0;
 }
 

@@ -1,10 +1,11 @@
 /* Tags, cuts and runs of a send buffer: softnic/tcp/send_buffer.py and zerocopy.py say what the operations mean. */
 #include "send_buffer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 4, FIRST_CAPACITY = 4 };
+#include "array.h"
+
+enum { WORD = 4 };
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -16,37 +17,14 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Whether elements may be moved to the front to make room: only if few are moved for each one that was removed. */
-static bool may_move(int64_t count, int64_t capacity)
-{
-    return 2 * (count + 1) <= capacity;
-}
-
-/* Makes room for one element more behind those of an array that begins at index `*first`. */
-static int reserve(void **array, size_t size, int64_t *first, int64_t count, int64_t *capacity)
-{
-    if (*first + count < *capacity)
-        return 0;
-    if (!may_move(count, *capacity)) {
-        int64_t more = *capacity ? 2 * *capacity : FIRST_CAPACITY;
-        void *grown = realloc(*array, (size_t)more * size);
-        if (grown == NULL)
-            return -1;
-        *array = grown;
-        *capacity = more;
-    }
-    if (*first)
-        memmove(*array, (char *)*array + (size_t)*first * size, (size_t)count * size);
-    *first = 0;
-    return 0;
-}
-
+/* Makes room for one tag range more. */
 static int reserve_tag(sn_send_buffer *b)
 {
-    void *tags = b->tags;
-    int failed = reserve(&tags, sizeof *b->tags, &b->tags_first, b->tags_count, &b->tags_capacity);
+    sn_tag_range *tags = sn_array_reserve(b->tags, sizeof *tags, &b->tags_first, b->tags_count, &b->tags_capacity, 1);
+    if (tags == NULL)
+        return -1;
     b->tags = tags;
-    return failed;
+    return 0;
 }
 
 static sn_tag_range *tag_at(const sn_send_buffer *b, int64_t index)
@@ -130,7 +108,7 @@ int64_t sn_send_buffer_reach(const sn_send_buffer *b, int64_t position, int64_t 
 
 bool sn_send_buffer_has_room(const sn_send_buffer *b)
 {
-    return b->tags_first + b->tags_count < b->tags_capacity || may_move(b->tags_count, b->tags_capacity);
+    return sn_array_has_room(b->tags_first, b->tags_count, b->tags_capacity);
 }
 
 int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)
@@ -200,11 +178,11 @@ int sn_send_buffer_add_run(sn_send_buffer *b, int64_t start, const uint8_t *data
     if (joins) {
         run_at(b, b->runs_count - 1)->end += size;
     } else {
-        void *runs = b->runs;
-        int failed = reserve(&runs, sizeof *b->runs, &b->runs_first, b->runs_count, &b->runs_capacity);
-        b->runs = runs;
-        if (failed)
+        sn_send_run *runs =
+            sn_array_reserve(b->runs, sizeof *runs, &b->runs_first, b->runs_count, &b->runs_capacity, 1);
+        if (runs == NULL)
             return -1;
+        b->runs = runs;
         *run_at(b, b->runs_count) =
             (sn_send_run){.start = start, .end = start + size, .data = data, .external = external};
         b->runs_count++;

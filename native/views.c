@@ -1,7 +1,7 @@
 /* The Python module softnic._flow: a flow's memory, and classes whose attributes are its fields.
 
-   A class derived from one of these is created with a `Memory` as its first argument or as `memory`, and shares that
-   flow; without one it has memory of its own. The fields are written by build_native.py from the headers. */
+   A class derived from one of these is created with a `Memory` as the keyword `memory`, and shares that flow; without one
+   it has memory of its own. The fields are written by build_native.py from the headers. */
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
@@ -81,31 +81,9 @@ static PyType_Spec memory_spec = {
     "softnic._flow.Memory", sizeof(Memory), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots,
 };
 
-static PyObject *view_new(PyTypeObject *type, PyObject *args, PyObject *kwargs, size_t offset)
+/* Returns a view of `part`, which lies in `memory`; takes the reference to `memory`, which is NULL after an error. */
+static PyObject *make_view(PyTypeObject *type, PyObject *memory, char *part)
 {
-    PyObject *memory = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
-    if (kwargs != NULL && PyDict_GetItemString(kwargs, "memory") != NULL)
-        memory = PyDict_GetItemString(kwargs, "memory");
-    if (memory != NULL && Py_TYPE(memory) == (PyTypeObject *)memory_type)
-        Py_INCREF(memory);
-    else if ((memory = new_memory()) == NULL)
-        return NULL;
-    View *view = (View *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (view == NULL) {
-        Py_DECREF(memory);
-        return NULL;
-    }
-    view->memory = memory;
-    view->part = (char *)((Memory *)memory)->flow + offset;
-    return (PyObject *)view;
-}
-
-/* A view of a struct that is no part of a flow. */
-static PyObject *alone_new(PyTypeObject *type, PyObject *args, PyObject *kwargs, size_t size)
-{
-    (void)args;
-    (void)kwargs;
-    PyObject *memory = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (memory == NULL)
         return NULL;
     View *view = (View *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
@@ -114,8 +92,22 @@ static PyObject *alone_new(PyTypeObject *type, PyObject *args, PyObject *kwargs,
         return NULL;
     }
     view->memory = memory;
-    view->part = memset(PyByteArray_AsString(memory), 0, size);
+    view->part = part;
     return (PyObject *)view;
+}
+
+static PyObject *view_new(PyTypeObject *type, PyObject *kwargs, size_t offset)
+{
+    PyObject *memory = kwargs == NULL ? NULL : PyDict_GetItemString(kwargs, "memory");
+    memory = memory != NULL && Py_TYPE(memory) == (PyTypeObject *)memory_type ? Py_NewRef(memory) : new_memory();
+    return make_view(type, memory, memory == NULL ? NULL : (char *)((Memory *)memory)->flow + offset);
+}
+
+/* A view of a struct that is no part of a flow. */
+static PyObject *alone_new(PyTypeObject *type, size_t size)
+{
+    PyObject *memory = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)size);
+    return make_view(type, memory, memory == NULL ? NULL : memset(PyByteArray_AsString(memory), 0, size));
 }
 
 static void view_dealloc(PyObject *object)

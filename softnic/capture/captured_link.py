@@ -32,7 +32,7 @@ class CapturedLink:
 
     def direct_path(self, destination: bytes) -> UdpPath | None:
         """Return the path of `inner`; none while frames are recorded."""
-        return None if self._direct is None or self._hook.sinks else self._direct.direct_path(destination)
+        return None if self._direct is None or self._hook.active else self._direct.direct_path(destination)
 
     def on_direct_sent(self, frames: int, wire_bytes: int) -> None:
         assert self._direct is not None
