@@ -24,13 +24,13 @@ from benchmarks import harness, tcp
 from softnic.bench import latency, stream
 from softnic.experiments.report import MeasurementReport, Progress, column, columns
 
-MODES: Mapping[str, Mapping[str, str]] = {"python": {}}
+MODES: Mapping[str, Mapping[str, str]] = {"fast path": {"SOFTNIC_FAST_PATH": "1"}, "Python": {"SOFTNIC_FAST_PATH": "0"}}
 """The ways in which segments are processed, each with its environment variables."""
 PATTERNS = [each for each in tcp.PATTERNS if each.name in ("stream", "both ways", "question and answer")]
 SLEEP_S = 0.001
 EVICTED_BYTES = 8 << 20
 COLD_SHARE = 5
-"""Cold turns are so many times fewer."""
+"""A round has one cold turn for this many hot ones."""
 CODEC = "bounded:10"
 
 
