@@ -43,7 +43,7 @@ PORT = 80
 AT_ONCE = 100
 """Simultaneous connections of a world."""
 PATIENCE_S = 3600.0
-"""User timeout of all connections, so long that none that can succeed is abandoned."""
+"""User timeout of all connections; longer than the worst of these links delays a connection."""
 QUIET_S = 400.0
 """Longer than any timer runs after the last connection has closed."""
 EXACT = "truncate:32"
