@@ -184,11 +184,11 @@ class Nic:
     ) -> Transmitted:
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
-        if adaptive is not None:
-            self._codec_timer.start()
-        raw = adaptive is not None and adaptive.raw
         link = None if destination == self.mac else self._direct_link
         path = None if link is None else link.direct_path(destination)
+        raw = adaptive is not None and adaptive.raw
+        if adaptive is not None:
+            self._codec_timer.start()
         result = self._segmenter.cut(
             header, header_length, source, length, max_payload, choice, raw, block_offset, max_frames, path is None
         )
