@@ -187,6 +187,22 @@ typedef struct {
     double round_ends;
 } sn_receive_tuning;
 
+typedef struct {
+    int64_t least;
+    int64_t most;
+    int64_t taken;
+    int64_t next;
+} sn_send_tuning;
+
+typedef struct {
+    int64_t wire_bytes_sent;
+    int64_t wire_bytes_received;
+    int64_t offload_original_bytes_sent;
+    int64_t offload_encoded_bytes_sent;
+    int64_t offload_original_bytes_received;
+    int64_t offload_encoded_bytes_received;
+} sn_nic_flow;
+
 /* END OF FIELDS */
 
 typedef struct sn_flow {
@@ -206,6 +222,8 @@ typedef struct sn_flow {
     sn_hystart hystart;
     sn_pacer pacer;
     sn_send_buffer send_buffer;
+    sn_send_tuning send_tuning;
+    sn_nic_flow nic_flow;
 } sn_flow;
 
 #endif

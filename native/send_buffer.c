@@ -133,6 +133,25 @@ int64_t sn_send_buffer_segment_start(const sn_send_buffer *b, int64_t position)
     return range->words ? larger(range->start, position - (position - range->origin) % SN_BLOCK) : position;
 }
 
+int64_t sn_send_buffer_free(const sn_send_buffer *b)
+{
+    int64_t left = b->capacity - (b->end - b->start - b->outstanding);
+    return left > 0 ? left : 0;
+}
+
+int64_t sn_send_buffer_space(sn_send_buffer *b)
+{
+    int64_t own = larger(b->start, b->zerocopy_end), left = sn_send_buffer_free(b);
+    uint8_t *memory = (uint8_t *)(uintptr_t)b->memory_address;
+    if (own == b->end) {
+        b->origin = b->end;
+    } else if (b->memory_size - (b->end - b->origin) < smaller(left, b->capacity / 4)) {
+        memmove(memory, memory + (own - b->origin), (size_t)(b->end - own));
+        b->origin = own;
+    }
+    return smaller(left, b->memory_size - (b->end - b->origin));
+}
+
 static void release_runs(sn_send_buffer *b, int64_t position)
 {
     while (b->runs_count > 0 && run_at(b, 0)->start < position) {

@@ -35,6 +35,7 @@ typedef struct {
     bool blocks;
     bool floats;
     int64_t memory_address;
+    int64_t memory_size;
     int64_t zerocopy_end;
     int64_t outstanding;
     int64_t completed_bytes;
@@ -70,6 +71,12 @@ int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int
 void sn_send_buffer_extent(const sn_send_buffer *buffer, int64_t position, bool flush, sn_extent *extent);
 int64_t sn_send_buffer_reach(const sn_send_buffer *buffer, int64_t position, int64_t limit, bool flush);
 int sn_send_buffer_cut_at(sn_send_buffer *buffer, int64_t position);
+
+/* How many more bytes may be written. */
+int64_t sn_send_buffer_free(const sn_send_buffer *buffer);
+
+/* Makes contiguous space for the next bytes at `end`, in memory of twice the capacity. Returns its size. */
+int64_t sn_send_buffer_space(sn_send_buffer *buffer);
 
 /* Whether `cut_at` needs no memory. */
 bool sn_send_buffer_has_room(const sn_send_buffer *buffer);

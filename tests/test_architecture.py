@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.packet": {"_native"},
     "softnic.tcp": {"packet", "_native", "_flow"},
     # The reasons of the adaptive codec name sizes and rates.
-    "softnic.nic": {"_native", "codecs", "packet", "tcp", "link", "units"},
+    "softnic.nic": {"_native", "_flow", "codecs", "packet", "tcp", "link", "units"},
     "softnic.link": {"_native", "packet", "units"},
     "softnic.tapnic": {"_native", "codecs", "packet", "tcp", "nic", "link"},
     "softnic.ipc": set(),
@@ -87,6 +87,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "units",
     },
     "softnicd": {
+        "_flow",
         "_native",
         "capture",
         "codecs",

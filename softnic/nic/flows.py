@@ -9,21 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from softnic._flow import Memory, NicFlowFields
 from softnic.nic.adaptive_codec import AdaptiveCodec
 
 
-@dataclass(slots=True)
-class NicFlow:
+class NicFlow(NicFlowFields):
     """Codec decisions and counts of one connection."""
 
-    adaptive: AdaptiveCodec | None = None
-    """State of the last tag sent under, where its codec is one that the NIC may leave out."""
-    wire_bytes_sent: int = 0
-    wire_bytes_received: int = 0
-    offload_original_bytes_sent: int = 0
-    offload_encoded_bytes_sent: int = 0
-    offload_original_bytes_received: int = 0
-    offload_encoded_bytes_received: int = 0
+    __slots__ = ("adaptive",)
+
+    wire_bytes_sent: int
+    wire_bytes_received: int
+    offload_original_bytes_sent: int
+    offload_encoded_bytes_sent: int
+    offload_original_bytes_received: int
+    offload_encoded_bytes_received: int
+
+    def __init__(self, *, memory: Memory | None = None) -> None:
+        del memory
+        self.adaptive: AdaptiveCodec | None = None
+        """State of the last tag sent under, where its codec is one that the NIC may leave out."""
 
 
 class FlowSlots(Protocol):
@@ -33,6 +38,10 @@ class FlowSlots(Protocol):
     nic: Any
     rx_placement: Any
 
+    @property
+    def memory(self) -> Memory | None:
+        """Memory of the flow's fields; None: its NicFlow has memory of its own."""
+
 
 @dataclass(slots=True)
 class DetachedFlow:
@@ -41,11 +50,12 @@ class DetachedFlow:
     peer_codecs: int | None
     nic: Any = None
     rx_placement: Any = None
+    memory: None = None
 
 
 def attach(flow: FlowSlots) -> NicFlow:
     """Creates the NIC's state of a flow."""
-    state = flow.nic = NicFlow()
+    state = flow.nic = NicFlow(memory=flow.memory)
     return state
 
 

@@ -12,7 +12,7 @@ wire.
 
 from __future__ import annotations
 
-from softnic._flow import Memory, ReceiveTuningFields
+from softnic._flow import Memory, ReceiveTuningFields, SendTuningFields
 from softnic.tcp.budget import Budget
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import SendBuffer
@@ -78,30 +78,35 @@ class ReceiveTuning(ReceiveTuningFields):
         self.taken = 0
 
 
-class SendTuning:
+class SendTuning(SendTuningFields):
     """State of one connection."""
 
-    __slots__ = ("_budget", "_least", "_most", "_next", "_taken")
+    __slots__ = ("_budget",)
 
-    def __init__(self, least: int, most: int, budget: Budget) -> None:
-        self._least = least
-        self._most = most
+    least: int
+    """The initial size."""
+    most: int
+    taken: int
+    """Bytes taken from the budget."""
+    next: int
+    """Position to be acknowledged before the buffer may grow again."""
+
+    def __init__(self, least: int, most: int, budget: Budget, *, memory: Memory | None = None) -> None:
+        del memory
+        self.least = least
+        self.most = most
         self._budget = budget
-        self._taken = 0
-        """Bytes taken from the budget."""
-        self._next = 0
-        """Position to be acknowledged before the buffer may grow again."""
 
     def short(self, buffer: SendBuffer, snd_una: int, snd_nxt: int) -> None:
         """Doubles the buffer: the writer waits, and all that it wrote is in flight."""
-        more = min(buffer.capacity, self._most - buffer.capacity)
-        if more > 0 and snd_una >= self._next and self._budget.take(more):
-            self._taken += more
-            self._next = snd_nxt
+        more = min(buffer.capacity, self.most - buffer.capacity)
+        if more > 0 and snd_una >= self.next and self._budget.take(more):
+            self.taken += more
+            self.next = snd_nxt
             buffer.grow(more)
 
     def end(self, buffer: SendBuffer) -> None:
         """Restores the initial size of an empty buffer."""
-        buffer.set_capacity(self._least)
-        self._budget.give(self._taken)
-        self._taken = 0
+        buffer.set_capacity(self.least)
+        self._budget.give(self.taken)
+        self.taken = 0

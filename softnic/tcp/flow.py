@@ -248,7 +248,7 @@ class Flow(ConnectionFields):
         self.timestamps = Timestamps(tcp.timestamp_offset(peer[0]), memory=memory)
         self.delayed_ack = DelayedAck(config.ack_delay_s, memory=memory)
         self.receive_tuning = ReceiveTuning(config.receive_buffer_max, tcp.budget, memory=memory)
-        self.send_tuning = SendTuning(config.send_buffer, config.send_buffer_max, tcp.budget)
+        self.send_tuning = SendTuning(config.send_buffer, config.send_buffer_max, tcp.budget, memory=memory)
         self.state = State.CLOSED
         self.error, self.error_message, self.ended, self.soft_error = 0, "", False, None
         self.listener = None

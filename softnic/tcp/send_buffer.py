@@ -55,6 +55,7 @@ class SendBuffer(SendBufferFields):
     origin: int
     """Position of the memory's first byte."""
     memory_address: int
+    memory_size: int
     start: int
     """Position of the first byte kept."""
     end: int
@@ -95,22 +96,15 @@ class SendBuffer(SendBufferFields):
 
     @property
     def free(self) -> int:
-        return max(0, self.capacity - (self.end - self.start - self.zerocopy.outstanding))
+        return int(lib.sn_send_buffer_free(self._c))
 
     def write_space(self) -> memoryview:
         """Returns contiguous space for the next bytes, to be reported by `wrote`; empty if the buffer is full."""
-        own = max(self.start, self.zerocopy.zerocopy_end)
-        if len(self._memory) < 2 * self.capacity:
-            self._move(2 * self.capacity, own)
-        free = self.free
+        if self.memory_size < 2 * self.capacity:
+            self._move(2 * self.capacity, max(self.start, self.zerocopy.zerocopy_end))
+        size = lib.sn_send_buffer_space(self._c)
         tail = self.end - self.origin
-        if own == self.end:
-            self.origin, tail = self.end, 0
-        elif len(self._memory) - tail < min(free, self.capacity // 4):
-            self._memory[: self.end - own] = self._memory[own - self.origin : tail]
-            self.origin = own
-            tail = self.end - own
-        return self._memory[tail : tail + free]
+        return self._memory[tail : tail + size]
 
     def _move(self, size: int, own: int) -> None:
         """Allocates memory of `size` bytes, and moves the bytes from position `own` on there."""
@@ -122,7 +116,7 @@ class SendBuffer(SendBufferFields):
     def _set_memory(self, memory: memoryview) -> None:
         """Replaces the memory of the buffer's own bytes."""
         self._memory = memory
-        self.memory_address = address_of(memory) if memory else 0
+        self.memory_address, self.memory_size = (address_of(memory), len(memory)) if memory else (0, 0)
 
     def grow(self, size: int) -> None:
         self.capacity += size
