@@ -65,8 +65,16 @@ static PyObject *memory_address(PyObject *object, void *closure)
     return PyLong_FromVoidPtr(((Memory *)object)->flow);
 }
 
+static PyObject *memory_size(PyObject *object, void *closure)
+{
+    (void)object;
+    (void)closure;
+    return PyLong_FromSize_t(sizeof(sn_flow));
+}
+
 static PyGetSetDef memory_fields[] = {
     {"address", memory_address, NULL, "Address of the sn_flow.", NULL},
+    {"size", memory_size, NULL, "Size of the sn_flow.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -6,21 +6,24 @@ attributes that C types declare (getset descriptors), so a field that moves to C
 
 from __future__ import annotations
 
+import ctypes
 import types
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from softnic._flow import SendFields
+from softnic._flow import ConnectionFields, ScoreboardFields, SendBufferFields, SendFields
 from softnic._native import ffi
+from softnic.tcp.flow import Flow
 from softnic.tcp.scoreboard import Scoreboard
 
-__all__ = ["SendFields", "differences", "state_of"]
+__all__ = ["SendFields", "differences", "numbers_of", "state_of"]
 
 Plain = str | int | None
 _VIEWS = "softnic._flow"
@@ -97,14 +100,45 @@ def _plain(value: bool | int | float) -> Plain:
 
 def _fields(value: object) -> Iterator[tuple[str, object]]:
     """Yield the names of an object's fields with their values, without those that have none."""
-    names = set(getattr(value, "__dict__", ()))
-    for kind in type(value).__mro__:
-        declared = {name for name, held in vars(kind).items() if isinstance(held, _FIELDS) and name[:2] != "__"}
-        names |= declared - _PLACE if kind.__module__ == _VIEWS else declared
-    if isinstance(value, Scoreboard):
-        names.add("ranges")
+    names = _declared(type(value)) | set(getattr(value, "__dict__", ()))  # type: ignore[arg-type]
     for name in sorted(names - _SHARED):
         try:
             yield name, getattr(value, name)
         except AttributeError:
             continue
+
+
+@cache
+def _declared(kind: type) -> frozenset[str]:
+    """Return the names of the fields that a class declares."""
+    names = {"ranges"} if issubclass(kind, Scoreboard) else set()
+    for base in kind.__mro__:
+        declared = {name for name, held in vars(base).items() if isinstance(held, _FIELDS) and name[:2] != "__"}
+        names |= declared - _PLACE if base.__module__ == _VIEWS else declared
+    return frozenset(names)
+
+
+def numbers_of(flow: Flow) -> bytes:
+    """Return the memory of a flow's numbers, without pointers and its choice of the fast path."""
+    memory = bytearray(ctypes.string_at(flow.memory.address, flow.memory.size))
+    for at, size in _left_out():
+        memory[at : at + size] = bytes(size)
+    return bytes(memory)
+
+
+@cache
+def _left_out() -> list[tuple[int, int]]:
+    """Return offset and size of the fields that `numbers_of` leaves out."""
+    parts: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+        (ScoreboardFields, "sn_scoreboard", ("ranges",)),
+        (SendBufferFields, "sn_send_buffer", ("memory_address", "runs", "tags")),
+    )
+    found = []
+    for kind, struct, names in parts:
+        view = kind()
+        start = view.address - view.memory.address
+        found += [(start + ffi.offsetof(struct, name), 8) for name in names]
+    connection = ConnectionFields()
+    connection.fast_path = True  # type: ignore[attr-defined]
+    memory = ctypes.string_at(connection.memory.address, connection.memory.size)
+    return [*found, (memory.index(1), 1)]

@@ -147,9 +147,28 @@ def _device() -> Iterator[bytes]:
         yield from (struct.pack("<H", size) + packed for size in (0, 16, 1448))
 
 
+def _flow() -> Iterator[bytes]:
+    """Streams in both directions, with answers, tags, zero-copy bytes, losses and silence."""
+    send, write, wait, idle, lend = b"\x01\x20", b"\x02\x00\x20", b"\x03\x40\x00", b"\x04\x00\x02", b"\x05\x00\x10"
+    acknowledge, data, both = b"\x00\x02", b"\x00\x40\x00\x04", b"\x00\x42\x40\x00"
+    read, sacked, again = b"\x0a\xff", b"\x00\x80\x02\x01\x00\x04\x00\x08", b"\x08\x00\x00\x20"
+    for options in (0x10, 0x15, 0x20, 0x27, 0x2F, 0x05):
+        start = bytes([options])
+        yield start + (write + send * 3 + wait + acknowledge) * 20
+        yield start + (data + send + read + wait) * 20
+        yield start + (write + send + both + wait + read + send) * 15
+        tagged = b"\x06\x11" + (write + lend + send * 4 + wait + acknowledge) * 10
+        yield start + tagged + b"\x06\x02" + (write + send) * 5
+        yield start + (write + send * 4 + wait + sacked + again + wait + acknowledge + idle) * 8
+        full = b"\x02\xff\xff" + b"\x01\x3f\x00"
+        yield start + (full + wait + acknowledge) * 20 + (full + wait * 5 + acknowledge) * 30
+        yield start + full + wait + again + (full + wait + acknowledge) * 40
+
+
 _SEEDS = {
     "cut": _cut,
     "encode": _encode,
+    "flow": _flow,
     "frames": _frames,
     "payload": _payload,
     "encrypted": _encrypted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.flow import flow
-from tests.facades.flow_state import Plain, SendFields, differences, state_of
+from tests.facades.flow_state import Plain, SendFields, differences, numbers_of, state_of
 from tests.facades.packet import Tag
 from tests.facades.tcp import Connection, TcpConfig
 from tests.tcp.lab import TAGGED, Lab, Wire
@@ -77,3 +77,12 @@ def test_fields_of_c_types_are_read_and_their_addresses_are_not() -> None:
     assert {"memory", "address"}.isdisjoint(state_of(first))
     first.snd_una = 5  # type: ignore[attr-defined]
     assert differences(state_of(first), state_of(second)) == ["snd_una: 5 and 0"]
+
+
+def test_the_numbers_in_memory_are_the_same_without_pointers() -> None:
+    (one, _), (other, _) = in_recovery(), in_recovery()
+    assert numbers_of(one) == numbers_of(other)
+    other.fast_path = not other.fast_path
+    assert numbers_of(one) == numbers_of(other)
+    flow(other).cwnd += 1
+    assert numbers_of(one) != numbers_of(other)

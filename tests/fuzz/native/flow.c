@@ -1,0 +1,401 @@
+/* A hostile peer's segments and an application's calls at the C of an established connection. Input: options (1 byte), then
+   operations: 1 byte each, with their arguments.
+
+   A step that is refused changes nothing. What is taken keeps the connection in order: positions and deadlines, the sums of
+   the scoreboard, the tag ranges; and what is to be sent lies within the peer's window and the bytes written. What the C
+   refuses is done here as far as a peer has a say in it: SACK blocks, losses, retransmissions. */
+#include "flow_steps.h"
+#include "fuzz.h"
+#include "headers.h"
+
+#include <math.h>
+
+enum {
+    ACK_FLAG = 0x10,
+    CAPACITY = 1 << 16,
+    MOST = 1 << 19,      /* bytes written in all */
+    FRAME = 1514,        /* wire bytes of a full frame */
+    OPERATIONS = 12,
+    MAX_OPERATIONS = 400,
+    FIRST_ISS = 0x7ffffff0,
+    LAST_IRS = 0xffffff00,
+};
+
+static sn_flow flow;
+static uint8_t *written, *lent; /* memory of the bytes written, and of those sent from where they are */
+static int64_t lent_at;
+static double now, link_full_at;
+
+/* A connection as its handshake leaves it (softnic/tcp/flow.py and its parts). */
+static void open_flow(uint32_t options)
+{
+    sn_connection *c = &flow.connection;
+    memset(&flow, 0, sizeof flow);
+    c->established = c->use_sack = c->fast_path = true;
+    c->use_timestamps = options & 1;
+    c->super_segment = 1 << 16;
+    c->trim_after_s = 1;
+    c->user_timeout_s = 30;
+    c->rto_at = c->pto = c->reo_timer = c->pacing_timer = c->close_at = c->gap_at = INFINITY;
+    c->keepalive_at = c->trim_at = c->path_mtu_until = c->scheduled_at = INFINITY;
+    c->last_heard = c->last_sent_at = c->unacked_since = now;
+    c->last_challenge = -INFINITY;
+    flow.receive = (sn_receive){.irs = LAST_IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .fin = -1};
+    flow.receive.scale = options >> 1 & 7;
+    flow.receive.largest = (int64_t)0xffff << flow.receive.scale;
+    flow.timestamps.recent_at = now;
+    flow.timestamps.ts_recent = 0xfffffff0;
+    flow.delayed_ack = (sn_delayed_ack){.delay_s = 0.001, .at = INFINITY, .arrived_at = -INFINITY, .needed = 1};
+    flow.receive_tuning = (sn_receive_tuning){.most = 1 << 22, .position = 1};
+    flow.send = (sn_send){.iss = FIRST_ISS, .snd_una = 1, .snd_nxt = 1, .mss = 1448, .peer_mss = 1448};
+    flow.send.scale = flow.receive.scale;
+    flow.send.snd_wnd = flow.send.max_wnd = CAPACITY;
+    flow.retransmission_timeout =
+        (sn_retransmission_timeout){.initial_s = 1, .min_s = 0.2, .max_s = 60, .rto = 1};
+    flow.rack = (sn_rack){.sent_at = -INFINITY, .peer_ack_delay_s = 0.001, .probe_end = -1};
+    flow.minimum_rtt = (sn_minimum_rtt){.before = INFINITY, .now = INFINITY, .since = -INFINITY};
+    flow.recovery.is_open = true;
+    flow.congestion = (sn_congestion){.smss = FRAME, .cwnd = 10 * FRAME, .ssthresh = INT64_C(1) << 40};
+    flow.congestion.algorithm = (options >> 4) % 3;
+    flow.congestion.began_at = NAN;
+    flow.hystart = (sn_hystart){.last = INFINITY, .current = INFINITY, .baseline = INFINITY};
+    flow.pacer.rate = NAN;
+    flow.send_buffer = (sn_send_buffer){.capacity = CAPACITY, .origin = 1, .start = 1, .end = 1, .floats = true};
+    flow.send_buffer.memory_address = (int64_t)(uintptr_t)written;
+    flow.send_buffer.memory_size = 2 * CAPACITY;
+    flow.send_buffer.zerocopy_end = 1;
+    CHECK(sn_send_buffer_tag(&flow.send_buffer, 1, 0, 0, false) == 0);
+    sn_flow_advertise(&flow);
+}
+
+static void check_scoreboard(void)
+{
+    const sn_scoreboard *board = &flow.scoreboard;
+    int64_t sums[3] = {0}, at = flow.send.snd_una;
+    uint8_t before = SN_OUT;
+    for (int64_t index = 0; index < board->count; index++) {
+        const sn_range *range = board->ranges + board->first + index;
+        CHECK(range->start == at && range->end > at && range->wire_bytes >= 0 && range->state <= SN_LOST);
+        CHECK(range->sent_at <= now && !(range->state == SN_SACKED && before == SN_SACKED));
+        sums[range->state] += range->wire_bytes;
+        at = range->end;
+        before = range->state;
+    }
+    CHECK(at == flow.send.snd_nxt && board->highest <= at);
+    CHECK(sums[SN_OUT] == board->pipe && sums[SN_SACKED] == board->sacked && sums[SN_LOST] == board->lost);
+}
+
+static void check_send_buffer(void)
+{
+    const sn_send_buffer *b = &flow.send_buffer;
+    const sn_tag_range *tags = b->tags + b->tags_first;
+    int64_t at = b->runs_count ? b->runs[b->runs_first].start : b->zerocopy_end, outstanding = 0;
+    CHECK(b->start <= flow.send.snd_una && b->tags_count > 0 && tags->start <= b->start);
+    for (int64_t index = 0; index < b->tags_count; index++)
+        CHECK(tags[index].origin <= tags[index].start && (!index || tags[index].start > tags[index - 1].start));
+    for (int64_t index = 0; index < b->runs_count; index++) {
+        const sn_send_run *run = b->runs + b->runs_first + index;
+        CHECK(run->start == at && run->end > at);
+        outstanding += run->external ? run->end - run->start : 0;
+        at = run->end;
+    }
+    CHECK(at == b->zerocopy_end && outstanding == b->outstanding);
+}
+
+static void check_flow(const sn_flow *before)
+{
+    const sn_connection *c = &flow.connection;
+    const sn_send *snd = &flow.send;
+    const sn_receive *rcv = &flow.receive;
+    const sn_retransmission_timeout *rtt = &flow.retransmission_timeout;
+    CHECK(before->send.snd_una <= snd->snd_una && snd->snd_una <= snd->snd_nxt && before->send.snd_nxt <= snd->snd_nxt);
+    CHECK(snd->snd_nxt <= flow.send_buffer.end && snd->snd_sml <= snd->snd_nxt);
+    CHECK(0 <= snd->snd_wnd && snd->snd_wnd <= snd->max_wnd);
+    CHECK(before->receive.rcv_nxt <= rcv->rcv_nxt && before->receive.rcv_adv <= rcv->rcv_adv && rcv->unread >= 0);
+    CHECK(c->last_ack_sent <= rcv->rcv_nxt && before->connection.last_ack_sent <= c->last_ack_sent);
+    CHECK(flow.congestion.cwnd >= flow.congestion.smss && flow.congestion.cwnd < INT64_C(1) << 40);
+    CHECK(rtt->srtt >= 0 && rtt->rttvar >= 0 && rtt->min_s <= rtt->rto && rtt->rto <= rtt->max_s);
+    CHECK(c->pto == INFINITY || c->pto < c->rto_at);
+    CHECK((flow.scoreboard.count == 0) == (c->rto_at == INFINITY));
+    CHECK(isnan(flow.pacer.rate) || flow.pacer.rate > 0);
+    CHECK(isfinite(flow.pacer.free_at) && isfinite(flow.receive_tuning.round_ends));
+    CHECK(flow.delayed_ack.frames >= 0 && flow.delayed_ack.needed >= 1 && !isnan(flow.delayed_ack.at));
+    CHECK(before->scoreboard.delivered <= flow.scoreboard.delivered);
+    check_scoreboard();
+    check_send_buffer();
+}
+
+/* What Python does with an acknowledgement that the C refuses, with up to two SACK blocks (softnic/tcp/ack.py). */
+static void acknowledge_slowly(input *in, int64_t una)
+{
+    sn_scoreboard *board = &flow.scoreboard;
+    const int64_t all = board->delivered + board->pipe + board->lost;
+    sn_ack ack;
+    sn_ack_init(&ack, now, board->pipe + board->sacked + board->lost);
+    if (una > flow.send.snd_una) {
+        flow.send.snd_una = una;
+        sn_send_buffer_release(&flow.send_buffer, una);
+        sn_scoreboard_acknowledge(board, una, &ack);
+        flow.connection.unacked_since = now;
+    }
+    for (uint32_t left = take8(in) % 3; left; left--) {
+        const int64_t start = flow.send.snd_una + take16(in), end = start + take16(in);
+        if (flow.send.snd_una < start && end <= flow.send.snd_nxt)
+            CHECK(sn_scoreboard_sack(board, start, end, &ack) == 0);
+    }
+    if (ack.has_newest && ack.never_retransmitted)
+        sn_sample_rtt(&flow.retransmission_timeout, now - ack.newest.sent_at);
+    if (ack.has_newest && ack.newest.sent_at > flow.rack.sent_at) {
+        flow.rack.sent_at = ack.newest.sent_at;
+        flow.rack.end = ack.newest.end;
+    }
+    sn_scoreboard_detect(board, flow.rack.sent_at, flow.rack.end, flow.retransmission_timeout.srtt, now);
+    sn_scoreboard_arrived(board, &ack);
+    CHECK(board->delivered + board->pipe + board->lost == all);
+    flow.retransmission_timeout.backoff = 0;
+    flow.connection.rto_at = flow.connection.pto = INFINITY;
+    if (board->count)
+        sn_arm_rto(&flow, now);
+}
+
+static void receive(input *in)
+{
+    const uint32_t kind = take8(in);
+    const int64_t shift = kind & 1 ? (int32_t)take32(in) : 0, position = flow.receive.rcv_nxt + shift;
+    int64_t ack = kind & 2 ? flow.send.snd_nxt : flow.send.snd_una;
+    ack += kind & 4 ? (int32_t)take32(in) : kind & 8 ? (int16_t)take16(in) : 0;
+    sn_run run = {.seq = sn_number(flow.receive.irs, position), .ack = sn_number(flow.send.iss, ack)};
+    run.window = (uint16_t)(kind & 16 ? take16(in) : 512);
+    run.flags = (uint8_t)(kind & 32 ? take8(in) : ACK_FLAG);
+    const uint32_t length = kind & 64 ? take16(in) : 0, extra = kind & 128 ? take8(in) : 0;
+    run.count = (uint16_t)(length / 1448 + 1);
+    run.has_timestamps = flow.connection.use_timestamps != (extra & 1);
+    run.sack_blocks = extra >> 1 & 1;
+    run.ts_value = (uint32_t)flow.timestamps.ts_recent + (extra & 4 ? take32(in) : 0);
+    run.ts_echo = extra & 8 ? take32(in) : sn_timestamp(&flow, now) - 1;
+    const sn_flow before = flow;
+    const uint32_t done = sn_flow_receive_run(&flow, &run, length, now);
+    if (done) {
+        CHECK(done & SN_DONE && position == before.receive.rcv_nxt);
+        CHECK(run.ack - sn_number(flow.send.iss, before.send.snd_una) <= before.send.snd_nxt - before.send.snd_una);
+        CHECK(!length || before.receive.rcv_adv > before.receive.rcv_nxt);
+        CHECK(flow.receive.rcv_nxt == before.receive.rcv_nxt + length && !!(done & SN_DELIVER) == !!length);
+        CHECK(flow.receive.unread == before.receive.unread + length);
+        check_flow(&before);
+        return;
+    }
+    CHECK(memcmp(&flow, &before, sizeof flow) == 0);
+    if (flow.send.snd_una <= ack && ack <= flow.send.snd_nxt)
+        acknowledge_slowly(in, ack);
+    if (!shift && length && flow.receive.rcv_adv > flow.receive.rcv_nxt) {
+        flow.receive.rcv_nxt += length;
+        flow.receive.unread += length;
+        flow.receive_tuning.started = now;
+        flow.receive_tuning.round_ends = now + flow.receive_tuning.rtt_s;
+        flow.connection.ack_pending = true;
+    }
+    check_flow(&before);
+}
+
+static void check_output(const sn_output *out, int64_t frames, uint32_t done)
+{
+    uint8_t header[MAX_HEADER];
+    const uint32_t length = sn_flow_header(&flow, out, header, header, 7, header);
+    CHECK(length == (flow.connection.use_timestamps ? 66 : 54) && out->window <= 0xffff);
+    CHECK(out->ack == sn_number(flow.receive.irs, flow.receive.rcv_nxt));
+    CHECK(out->frames >= 1 && out->frames <= frames);
+    if (!(done & SN_DATA)) {
+        CHECK(out->start == out->end && !flow.connection.ack_pending);
+        return;
+    }
+    const sn_send_buffer *b = &flow.send_buffer;
+    CHECK(out->start == flow.send.snd_nxt && out->end > out->start && out->end <= b->end);
+    CHECK(out->end <= flow.send.snd_una + flow.send.snd_wnd);
+    const sn_tag_range *first = sn_send_buffer_tag_range(b, out->start);
+    CHECK(first == sn_send_buffer_tag_range(b, out->end - 1) && out->block_offset < 64);
+    const bool zerocopy = out->start < b->zerocopy_end;
+    const uint8_t *memory = zerocopy ? lent : written;
+    CHECK(out->data >= memory && out->data + (out->end - out->start) <= memory + (zerocopy ? MOST : 2 * CAPACITY));
+    CHECK(zerocopy || out->data == written + (out->start - b->origin));
+}
+
+/* What Python does where the C refuses: it sends a frame at most, and makes room for more. */
+static void send_slowly(void)
+{
+    sn_send *snd = &flow.send;
+    const int64_t start = snd->snd_nxt, edge = snd->snd_una + snd->snd_wnd, most = start + snd->mss;
+    const int64_t end = sn_send_buffer_reach(&flow.send_buffer, start, edge < most ? edge : most, false);
+    if (end <= start)
+        return;
+    CHECK(sn_send_buffer_cut_at(&flow.send_buffer, end) == 0);
+    CHECK(sn_scoreboard_sent(&flow.scoreboard, start, end, end - start + 66, now) == 0);
+    snd->snd_nxt = end;
+    flow.connection.last_sent_at = now;
+    if (flow.connection.rto_at == INFINITY) {
+        flow.connection.unacked_since = now;
+        sn_arm_rto(&flow, now);
+    }
+}
+
+static void send(input *in)
+{
+    const int64_t frames = 1 + take8(in) % 64;
+    const sn_flow before = flow;
+    sn_output out;
+    const uint32_t done = sn_flow_output(&flow, frames, link_full_at, now, &out);
+    if (!done) { /* it may have restarted an idle window and set the pacing rate */
+        sn_flow other = flow;
+        other.congestion = before.congestion;
+        other.hystart = before.hystart;
+        other.pacer = before.pacer;
+        CHECK(memcmp(&other, &before, sizeof other) == 0);
+        flow = before;
+        send_slowly();
+        check_flow(&before);
+        return;
+    }
+    CHECK(!(done & SN_DATA) || !(done & SN_ACK));
+    if (!(done & (SN_DATA | SN_ACK)))
+        return;
+    check_output(&out, frames, done);
+    if (done & SN_ACK) {
+        check_flow(&before);
+        return;
+    }
+    int64_t taken = out.end - out.start, some = take8(in); /* the NIC may take less, in whole frames */
+    if (sn_send_buffer_tag_range(&flow.send_buffer, out.start)->words) {
+        some = 64 * (1 + some) - out.block_offset;
+    } else {
+        CHECK(taken <= out.frames * flow.send.mss);
+        some = some ? some * flow.send.mss : taken;
+    }
+    taken = some < taken ? some : taken;
+    const int64_t sent = 1 + taken / flow.send.mss;
+    CHECK(sn_flow_sent(&flow, &out, taken, sent, taken + 66 * sent, now) & SN_DONE);
+    CHECK(flow.send.snd_nxt == out.start + taken && !flow.connection.ack_pending);
+    check_flow(&before);
+}
+
+static void write(int64_t size)
+{
+    sn_send_buffer *b = &flow.send_buffer;
+    const int64_t space = sn_send_buffer_space(b);
+    CHECK(0 <= space && b->end - b->origin + space <= b->memory_size);
+    size = size < space ? size : space;
+    if (b->end + size < MOST)
+        b->end += size;
+}
+
+/* Sends bytes from where they are (softnic/tcp/zerocopy.py). */
+static void write_zerocopy(int64_t size)
+{
+    sn_send_buffer *b = &flow.send_buffer;
+    const sn_tag_range *range = sn_send_buffer_last_range(b);
+    const int64_t own = b->start > b->zerocopy_end ? b->start : b->zerocopy_end;
+    if (range->words && ((b->end - range->origin) % 64 || size % 64))
+        return;
+    if (!size || lent_at + size + (b->end - own) > MOST || b->end + size >= MOST || range->start > b->end)
+        return;
+    if (b->end > own) {
+        CHECK(sn_send_buffer_add_run(b, own, lent + lent_at, b->end - own, false, false) == 0);
+        lent_at += b->end - own;
+    }
+    const sn_send_run *last = b->runs_count ? sn_send_buffer_run_at(b, b->zerocopy_end - 1) : NULL;
+    const bool joins = last && last->external && last->data + (last->end - last->start) == lent + lent_at;
+    CHECK(sn_send_buffer_add_run(b, b->end, lent + lent_at, size, true, joins) == 0);
+    lent_at += size;
+    b->end += size;
+    b->origin = b->end;
+}
+
+static void tag(uint32_t number)
+{
+    sn_send_buffer *b = &flow.send_buffer;
+    if (b->end >= sn_send_buffer_last_range(b)->start)
+        CHECK(sn_send_buffer_tag(b, b->end + (number >> 4), number, 0x28, number & 1) == 0);
+}
+
+/* Fields that change the path, each on and off again. */
+static void toggle(uint32_t which)
+{
+    sn_connection *c = &flow.connection;
+    bool *fields[] = {&c->nodelay,     &c->blocked,    &c->orphaned,    &c->has_soft_error, &c->wants_space,
+                      &c->ack_pending, &c->queued,     &flow.reassembly.has_gap, &flow.send_buffer.blocks,
+                      &flow.recovery.is_open, &flow.recovery.must_send, &flow.reassembly.has_repeated};
+    bool *field = fields[which % (sizeof fields / sizeof *fields)];
+    *field = !*field;
+}
+
+/* Losses reduce the window, and CUBIC begins again (softnic/tcp/cubic.py). */
+static void reduce_window(void)
+{
+    sn_congestion *c = &flow.congestion;
+    c->w_max = c->prior = (double)c->cwnd / FRAME;
+    c->began_at = NAN;
+    c->acknowledged = 0;
+    c->cwnd = c->ssthresh = c->cwnd / 2 > 2 * FRAME ? c->cwnd / 2 : 2 * FRAME;
+}
+
+/* Ranges count as lost, and the first one is sent again. */
+static void retransmit(input *in)
+{
+    sn_scoreboard *board = &flow.scoreboard;
+    const uint32_t how = take8(in);
+    int64_t lost[2];
+    if (how & 1)
+        sn_scoreboard_on_sack_reneging(board);
+    if (how & 2)
+        CHECK(sn_scoreboard_mark_head_lost(board, FRAME) == 0);
+    else
+        sn_scoreboard_time_out(board, flow.retransmission_timeout.srtt, 0, now);
+    check_scoreboard();
+    if (how & 4)
+        sn_scoreboard_undo_lost_marks(board);
+    else
+        reduce_window();
+    if (!sn_scoreboard_first_lost(board, lost))
+        return;
+    const int64_t begin = sn_send_buffer_segment_start(&flow.send_buffer, lost[0]);
+    int64_t end = sn_send_buffer_reach(&flow.send_buffer, begin, begin + 64 + take16(in), false);
+    end = end < flow.send.snd_nxt ? end : flow.send.snd_nxt;
+    if (end > lost[0])
+        CHECK(sn_scoreboard_sent_again(board, lost[0], end, end - begin, now) == 0);
+    check_scoreboard();
+}
+
+static void operate(input *in)
+{
+    switch (take8(in) % OPERATIONS) {
+    case 0: return receive(in);
+    case 1: return send(in);
+    case 2: return write(take16(in));
+    case 3: now += take16(in) / 1e5; return;
+    case 4: now += take16(in) / 100.0; return;
+    case 5: return write_zerocopy(take16(in));
+    case 6: return tag(take8(in));
+    case 7: return toggle(take8(in));
+    case 8: return retransmit(in);
+    case 9: link_full_at = now; return;
+    case 10: flow.receive.unread -= flow.receive.unread * take8(in) / 255; return;
+    default: flow.receive_tuning.round_ends = now; return;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = {data, size};
+    if (!written) {
+        written = exactly(2 * CAPACITY);
+        lent = exactly(MOST);
+    }
+    now = 100;
+    link_full_at = -INFINITY;
+    lent_at = 0;
+    open_flow(take8(&in));
+    for (int left = MAX_OPERATIONS; left && in.left; left--)
+        operate(&in);
+    free(flow.scoreboard.ranges);
+    free(flow.send_buffer.runs);
+    free(flow.send_buffer.tags);
+    return 0;
+}
