@@ -4,9 +4,21 @@
 
 #include <math.h>
 
-void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample)
+static void set_rto(sn_retransmission_timeout *rtt)
 {
     const double granularity = 0.001;
+    double rto = rtt->initial_s, variation = 4 * rtt->rttvar;
+    if (rtt->srtt != 0.0) {
+        rto = rtt->srtt + (variation > granularity ? variation : granularity);
+        if (rto < rtt->min_s)
+            rto = rtt->min_s;
+    }
+    rto = ldexp(rto, (int)(rtt->backoff < 30 ? rtt->backoff : 30));
+    rtt->rto = rto < rtt->max_s ? rto : rtt->max_s;
+}
+
+void sn_retransmission_timeout_sample(sn_retransmission_timeout *rtt, double sample)
+{
     rtt->latest = sample;
     if (rtt->srtt == 0.0) {
         rtt->srtt = larger(sample, 1e-9);
@@ -15,14 +27,22 @@ void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample)
         rtt->rttvar += 1.0 / 4 * (fabs(rtt->srtt - sample) - rtt->rttvar);
         rtt->srtt += 1.0 / 8 * (sample - rtt->srtt);
     }
-    double variation = 4 * rtt->rttvar;
-    double rto = rtt->srtt + (variation > granularity ? variation : granularity);
-    if (rto < rtt->min_s)
-        rto = rtt->min_s;
-    rtt->rto = rto < rtt->max_s ? rto : rtt->max_s;
+    set_rto(rtt);
 }
 
-void sn_sample_minimum_rtt(sn_minimum_rtt *minimum, double rtt, double now)
+void sn_retransmission_timeout_back_off(sn_retransmission_timeout *rtt)
+{
+    rtt->backoff++;
+    set_rto(rtt);
+}
+
+void sn_retransmission_timeout_answered(sn_retransmission_timeout *rtt)
+{
+    rtt->backoff = 0;
+    set_rto(rtt);
+}
+
+void sn_minimum_rtt_sample(sn_minimum_rtt *minimum, double rtt, double now)
 {
     const double period = 60.0;
     if (now - minimum->since > period) {
@@ -34,8 +54,39 @@ void sn_sample_minimum_rtt(sn_minimum_rtt *minimum, double rtt, double now)
     }
 }
 
-/* Returns whether slow start ends here (RFC 9406, section 4.2). */
-static bool hystart_on_ack(sn_hystart *h, int64_t una, int64_t nxt, double rtt, int64_t *divisor)
+void sn_rack_update(sn_flow *flow, const sn_ack *ack, sn_maybe_number repeat_rtt)
+{
+    sn_rack *rack = &flow->rack;
+    const sn_range *sent = &ack->newest;
+    if (ack->reordered)
+        rack->reordering_seen = true;
+    if (!ack->has_newest)
+        return;
+    double rtt = ack->now - sent->sent_at, least = smaller(flow->minimum_rtt.before, flow->minimum_rtt.now);
+    if (sent->never_retransmitted)
+        sn_minimum_rtt_sample(&flow->minimum_rtt, rtt, ack->now);
+    else if (repeat_rtt > rtt + 0.002 || (rtt < least && least < INFINITY))
+        return; /* it answers an earlier transmission; timestamps count milliseconds */
+    rack->rtt = rtt;
+    if (sent->sent_at > rack->sent_at || (sent->sent_at == rack->sent_at && sent->end > rack->end)) {
+        rack->sent_at = sent->sent_at;
+        rack->end = sent->end;
+    }
+}
+
+double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int64_t smss, double srtt)
+{
+    if (rack->probe_end != -1 || board->sacked)
+        return INFINITY;
+    if (srtt == 0.0)
+        return 1.0;
+    double after = 2 * srtt;
+    if (board->pipe <= smss)
+        after += rack->peer_ack_delay_s;
+    return after > 0.01 ? after : 0.01;
+}
+
+int64_t sn_hystart_on_ack(sn_hystart *h, int64_t una, int64_t nxt, double rtt)
 {
     if (rtt > 0) {
         h->current = smaller(h->current, rtt);
@@ -54,18 +105,15 @@ static bool hystart_on_ack(sn_hystart *h, int64_t una, int64_t nxt, double rtt, 
             }
         }
     }
-    *divisor = 1;
     if (una >= h->window_end) {
         h->window_end = nxt;
         h->last = h->current;
         h->current = INFINITY;
         h->samples = 0;
         if (conservative && ++h->rounds >= 5)
-            return true;
+            return 0;
     }
-    if (h->baseline < INFINITY)
-        *divisor = 4;
-    return false;
+    return h->baseline < INFINITY ? 4 : 1;
 }
 
 static void reno_avoid(sn_congestion *c, int64_t arrived)
@@ -107,8 +155,9 @@ static void cubic_avoid(sn_congestion *c, const sn_ack *ack, int64_t arrived, bo
     c->cwnd += (int64_t)((target - window) / window * frames * smss);
 }
 
-void sn_grow_window(sn_congestion *c, sn_hystart *hystart, const sn_ack *ack)
+void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack)
 {
+    sn_congestion *c = &flow->congestion;
     if (ack->rtt > 0)
         c->restarting = false;
     int64_t left = ack->wire_bytes;
@@ -116,8 +165,8 @@ void sn_grow_window(sn_congestion *c, sn_hystart *hystart, const sn_ack *ack)
     if (c->cwnd < c->ssthresh) {
         if (!used)
             return;
-        int64_t divisor;
-        if (hystart_on_ack(hystart, ack->una, ack->nxt, ack->rtt, &divisor)) {
+        int64_t divisor = sn_hystart_on_ack(&flow->hystart, ack->una, ack->nxt, ack->rtt);
+        if (divisor == 0) {
             c->ssthresh = c->cwnd;
         } else {
             int64_t step = left / divisor, room = c->ssthresh - c->cwnd;
@@ -155,16 +204,20 @@ bool sn_update_pacing(sn_pacer *pacer, const sn_congestion *c, const sn_retransm
     return !isnan(pacer->rate);
 }
 
-int64_t sn_pacing_burst(const sn_pacer *pacer, int64_t smss, double now)
+int64_t sn_pacer_burst(const sn_pacer *pacer, int64_t smss, double now)
 {
+    if (isnan(pacer->rate))
+        return 1 << 30;
     if (now < pacer->free_at)
         return 0;
     int64_t frames = (int64_t)(pacer->rate * (0.001 + pacer->late_s)) / smss;
     return frames > 2 ? frames : 2;
 }
 
-void sn_charge_pacing(sn_pacer *pacer, int64_t wire_bytes, double now)
+void sn_pacer_sent(sn_pacer *pacer, int64_t wire_bytes, double now)
 {
+    if (isnan(pacer->rate))
+        return;
     pacer->free_at = larger(pacer->free_at, now - 0.001 - pacer->late_s) + (double)wire_bytes / pacer->rate;
     pacer->late_s = 0.0;
 }

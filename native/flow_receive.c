@@ -82,29 +82,38 @@ bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
     return s->length || changes || flow->scoreboard.count == 0; /* else it is a duplicate */
 }
 
-static void update_window(sn_send *snd, int64_t position, int64_t ack, uint32_t field)
+int64_t sn_send_position(const sn_send *snd, uint32_t acknowledgement)
 {
-    if (ack <= snd->snd_wl2 && position < snd->snd_wl1)
-        return;
-    snd->snd_wnd = (int64_t)field << snd->scale;
-    snd->snd_wl1 = position;
-    snd->snd_wl2 = ack;
-    if (snd->snd_wnd > snd->max_wnd)
-        snd->max_wnd = snd->snd_wnd;
+    return sn_position(snd->iss, acknowledgement, snd->snd_una);
 }
 
-static void update_rack(sn_flow *flow, const sn_ack *ack)
+bool sn_send_update_window(sn_send *snd, int64_t position, int64_t ack, uint32_t field, bool scaled)
 {
-    sn_rack *rack = &flow->rack;
-    if (ack->reordered)
-        rack->reordering_seen = true;
-    double rtt = ack->now - ack->newest.sent_at;
-    sn_sample_minimum_rtt(&flow->minimum_rtt, rtt, ack->now);
-    rack->rtt = rtt;
-    if (ack->newest.sent_at > rack->sent_at || (ack->newest.sent_at == rack->sent_at && ack->newest.end > rack->end)) {
-        rack->sent_at = ack->newest.sent_at;
-        rack->end = ack->newest.end;
-    }
+    if (ack <= snd->snd_wl2 && position < snd->snd_wl1)
+        return false;
+    int64_t window = scaled ? (int64_t)field << snd->scale : field;
+    bool changed = window != snd->snd_wnd;
+    snd->snd_wnd = window;
+    snd->snd_wl1 = position;
+    snd->snd_wl2 = ack;
+    if (window > snd->max_wnd)
+        snd->max_wnd = window;
+    return changed;
+}
+
+int64_t sn_receive_position(const sn_receive *rcv, uint32_t sequence)
+{
+    return sn_position(rcv->irs, sequence, rcv->rcv_nxt);
+}
+
+bool sn_receive_accepts(const sn_receive *rcv, int64_t position, int64_t length)
+{
+    int64_t nxt = rcv->rcv_nxt, right = rcv->rcv_adv;
+    if (position == nxt)
+        return right > nxt || !length;
+    if (position > nxt)
+        return position < right || (position == right && !length);
+    return position + length > nxt && right > nxt;
 }
 
 /* Has the memory of empty buffers returned later on. Returns whether the flow is to be scheduled. */
@@ -116,59 +125,120 @@ static bool schedule_trim(sn_connection *c, double now)
     return c->trim_at < c->scheduled_at;
 }
 
-/* Returns whether the flow is to be scheduled. */
-static bool rearm_after_ack(sn_flow *flow, double now)
+bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced)
 {
     sn_connection *c = &flow->connection;
-    c->unacked_since = now;
+    if (advanced)
+        c->unacked_since = now;
     if (flow->scoreboard.count == 0) {
         c->rto_at = c->pto = INFINITY;
         return schedule_trim(c, now);
     }
-    bool schedule = sn_arm_rto(flow, now);
-    return sn_arm_pto(flow, now) || schedule;
+    bool schedule = sn_flow_arm_rto(flow, now);
+    return sn_flow_arm_pto(flow, now) || schedule;
+}
+
+bool sn_flow_begin_ack(sn_flow *flow, sn_ack *ack, int64_t una, double now)
+{
+    sn_scoreboard *board = &flow->scoreboard;
+    sn_ack_init(ack, now, board->pipe + board->sacked + board->lost);
+    if (una <= flow->send.snd_una)
+        return false;
+    flow->send.snd_una = una;
+    sn_send_buffer_release(&flow->send_buffer, una);
+    sn_scoreboard_acknowledge(board, una, ack);
+    if (flow->retransmission_timeout.backoff)
+        sn_retransmission_timeout_answered(&flow->retransmission_timeout);
+    return true;
+}
+
+void sn_flow_measure(sn_flow *flow, sn_ack *ack, bool advanced, uint32_t echo)
+{
+    bool once = ack->has_newest && ack->never_retransmitted;
+    if (once)
+        ack->rtt = ack->now - ack->newest.sent_at;
+    else if (advanced && flow->connection.use_timestamps && echo)
+        ack->rtt = (double)(sn_timestamp(flow, ack->now) - echo) / 1000;
+    else
+        advanced = false;
+    if (once || advanced)
+        sn_retransmission_timeout_sample(&flow->retransmission_timeout, ack->rtt);
+    sn_rack_update(flow, ack, ack->rtt != 0.0 ? ack->rtt : NAN);
+}
+
+bool sn_flow_is_repairing(const sn_flow *flow)
+{
+    return !flow->recovery.is_open || flow->rack.probe_end != -1 || flow->scoreboard.sacked || flow->scoreboard.lost;
+}
+
+void sn_flow_arrived(sn_flow *flow, sn_ack *ack)
+{
+    sn_scoreboard *board = &flow->scoreboard;
+    sn_scoreboard_arrived(board, ack);
+    ack->una = flow->send.snd_una;
+    ack->nxt = flow->send.snd_nxt;
+    ack->srtt = flow->retransmission_timeout.srtt;
+    ack->pipe = board->pipe;
+    ack->delivered = board->delivered;
 }
 
 /* Processes the acknowledgement of new data. Returns whether the flow is to be scheduled. */
 static bool acknowledge(sn_flow *flow, int64_t una, double now)
 {
-    sn_scoreboard *board = &flow->scoreboard;
     sn_ack ack;
-    sn_ack_init(&ack, now, board->pipe);
-    flow->send.snd_una = una;
-    sn_send_buffer_release(&flow->send_buffer, una);
-    sn_scoreboard_acknowledge(board, una, &ack);
-    ack.rtt = now - ack.newest.sent_at;
-    sn_sample_rtt(&flow->retransmission_timeout, ack.rtt);
-    update_rack(flow, &ack);
+    sn_flow_begin_ack(flow, &ack, una, now);
+    sn_flow_measure(flow, &ack, true, 0);
     flow->connection.reo_timer = INFINITY;
     if (ack.wire_bytes) {
-        sn_scoreboard_arrived(board, &ack);
-        ack.una = una;
-        ack.nxt = flow->send.snd_nxt;
-        ack.srtt = flow->retransmission_timeout.srtt;
-        sn_grow_window(&flow->congestion, &flow->hystart, &ack);
+        sn_flow_arrived(flow, &ack);
+        sn_congestion_on_ack(flow, &ack);
     }
-    return rearm_after_ack(flow, now);
+    return sn_flow_rearm_after_ack(flow, now, true);
 }
 
-/* Takes data that is next in order. Returns whether its acknowledgement waits. */
-static bool take_data(sn_flow *flow, const sn_segment *s, double now)
+bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now)
 {
-    sn_delayed_ack *delayed = &flow->delayed_ack;
-    flow->receive.rcv_nxt += s->length;
-    flow->receive.unread += s->length;
-    flow->connection.gap_at = INFINITY;
     delayed->arrived_at = now;
-    if (s->length >= (uint64_t)128 * s->frames) {
-        delayed->frames += s->frames;
-        delayed->batch = delayed->batch || s->frames > 1;
+    if (size >= 128 * frames) {
+        delayed->frames += frames;
+        delayed->batch = delayed->batch || frames > 1;
     }
     if (delayed->answers < delayed->needed || delayed->frames >= 2 || delayed->batch)
         return false;
     if (delayed->at == INFINITY)
         delayed->at = now + delayed->delay_s;
-    return !flow->connection.ack_pending;
+    return true;
+}
+
+void sn_delayed_ack_on_pure_ack(sn_delayed_ack *delayed)
+{
+    delayed->at = INFINITY;
+    delayed->frames = 0;
+}
+
+void sn_delayed_ack_on_piggybacked(sn_delayed_ack *delayed, double now)
+{
+    delayed->at = INFINITY;
+    delayed->frames = 0;
+    delayed->batch = false;
+    if (now - delayed->arrived_at <= delayed->delay_s) {
+        delayed->answers++;
+        if (delayed->needed > 1 && delayed->answers >= 2 * delayed->needed) {
+            delayed->needed /= 2;
+            delayed->answers = delayed->needed;
+        }
+    }
+    delayed->arrived_at = -INFINITY;
+}
+
+/* Takes data that is next in order. Returns whether its acknowledgement waits. */
+static bool take_data(sn_flow *flow, const sn_segment *s, double now)
+{
+    flow->receive.rcv_nxt += s->length;
+    flow->receive.unread += s->length;
+    flow->connection.gap_at = INFINITY;
+    return sn_delayed_ack_should_delay(&flow->delayed_ack, s->frames, s->length, now) &&
+           !flow->connection.ack_pending;
 }
 
 uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
@@ -193,7 +263,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
         if (flow->send_buffer.runs_finished != finished)
             left |= SN_RUNS;
     }
-    update_window(snd, position, ack, s->window);
+    sn_send_update_window(snd, position, ack, s->window, true);
     if (s->length) {
         left |= SN_DELIVER;
         if (now >= flow->receive_tuning.round_ends) {

@@ -8,7 +8,7 @@
 
 enum { PSH = 0x08, ACK = 0x10, FRAME_HEADERS = 66 };
 
-bool sn_arm_rto(sn_flow *flow, double now)
+bool sn_flow_arm_rto(sn_flow *flow, double now)
 {
     sn_connection *c = &flow->connection;
     double at = now + flow->retransmission_timeout.rto, give_up_at = c->unacked_since + c->user_timeout_s;
@@ -18,26 +18,16 @@ bool sn_arm_rto(sn_flow *flow, double now)
     return at < c->scheduled_at;
 }
 
-static double probe_after(const sn_flow *flow)
-{
-    double srtt = flow->retransmission_timeout.srtt;
-    if (srtt == 0.0)
-        return 1.0;
-    double after = 2 * srtt;
-    if (flow->scoreboard.pipe <= flow->congestion.smss)
-        after += flow->rack.peer_ack_delay_s;
-    return after > 0.01 ? after : 0.01;
-}
-
-bool sn_arm_pto(sn_flow *flow, double now)
+bool sn_flow_arm_pto(sn_flow *flow, double now)
 {
     sn_connection *c = &flow->connection;
-    double at = now + probe_after(flow);
+    const double srtt = flow->retransmission_timeout.srtt;
     c->pto = INFINITY;
-    if (at >= c->rto_at)
-        return false;
-    c->pto = at;
-    return at < c->scheduled_at;
+    if (c->use_sack && flow->recovery.is_open)
+        c->pto = now + sn_rack_probe_after(&flow->rack, &flow->scoreboard, flow->congestion.smss, srtt);
+    if (c->pto >= c->rto_at)
+        c->pto = INFINITY;
+    return c->pto < c->scheduled_at;
 }
 
 uint32_t sn_flow_advertise(sn_flow *flow)
@@ -78,8 +68,7 @@ void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
     const sn_send *snd = &flow->send;
     int64_t edge = snd->snd_una + snd->snd_wnd;
     flow->connection.ack_pending = false;
-    flow->delayed_ack.at = INFINITY;
-    flow->delayed_ack.frames = 0;
+    sn_delayed_ack_on_pure_ack(&flow->delayed_ack);
     sn_flow_fill(flow, edge < snd->snd_nxt ? edge : snd->snd_nxt, ACK, now, out);
     out->start = out->end = 0;
     out->frames = 1;
@@ -99,7 +88,7 @@ static int64_t frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, doubl
         budget = 1;
     }
     if (sn_update_pacing(&flow->pacer, congestion, &flow->retransmission_timeout, link_full_at, now)) {
-        int64_t burst = sn_pacing_burst(&flow->pacer, congestion->smss, now);
+        int64_t burst = sn_pacer_burst(&flow->pacer, congestion->smss, now);
         if (burst == 0) {
             *wait = true;
             return 0;
@@ -252,22 +241,6 @@ uint32_t sn_flow_header(const sn_flow *flow, const sn_output *out, const uint8_t
     return (uint32_t)(at - header);
 }
 
-/* Data was sent, and the ACK with it. */
-static void on_piggybacked(sn_delayed_ack *delayed, double now)
-{
-    delayed->at = INFINITY;
-    delayed->frames = 0;
-    delayed->batch = false;
-    if (now - delayed->arrived_at <= delayed->delay_s) {
-        delayed->answers++;
-        if (delayed->needed > 1 && delayed->answers >= 2 * delayed->needed) {
-            delayed->needed /= 2;
-            delayed->answers = delayed->needed;
-        }
-    }
-    delayed->arrived_at = -INFINITY;
-}
-
 uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int64_t frames, int64_t wire_bytes,
                       double now)
 {
@@ -277,7 +250,7 @@ uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int
     c->frames_sent += frames;
     c->wire_bytes_sent += wire_bytes;
     c->ack_pending = false;
-    on_piggybacked(&flow->delayed_ack, now);
+    sn_delayed_ack_on_piggybacked(&flow->delayed_ack, now);
     sn_send_buffer_cut_at(&flow->send_buffer, taken);
     snd->snd_nxt = taken;
     if (taken == written && consumed % snd->mss > 0)
@@ -285,14 +258,13 @@ uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int
     sn_scoreboard_sent(&flow->scoreboard, out->start, taken, wire_bytes, now);
     if (taken >= written && flow->scoreboard.pipe < flow->congestion.cwnd)
         sn_scoreboard_mark_app_limited(&flow->scoreboard);
-    if (!isnan(flow->pacer.rate))
-        sn_charge_pacing(&flow->pacer, wire_bytes, now);
+    sn_pacer_sent(&flow->pacer, wire_bytes, now);
     c->last_sent_at = now;
     bool schedule = false;
     if (c->rto_at == INFINITY) {
         c->unacked_since = now;
-        schedule = sn_arm_rto(flow, now);
+        schedule = sn_flow_arm_rto(flow, now);
     }
-    schedule = sn_arm_pto(flow, now) || schedule;
+    schedule = sn_flow_arm_pto(flow, now) || schedule;
     return SN_DONE | (schedule ? SN_SCHEDULE : 0);
 }

@@ -41,11 +41,35 @@ static inline uint32_t sn_timestamp(const sn_flow *flow, double now)
     return (uint32_t)((int64_t)(now * 1000) + flow->timestamps.offset);
 }
 
-void sn_sample_rtt(sn_retransmission_timeout *rtt, double sample);
-void sn_sample_minimum_rtt(sn_minimum_rtt *minimum, double rtt, double now);
+/* METHODS: views.c shows the functions from here on to Python, as methods of the part that their names begin with; those
+   of a flow are methods of the connection. What Python says of their meaning stands in softnic/_flow.pyi. */
 
-/* Grows a Reno or CUBIC window after an acknowledgement outside recovery. */
-void sn_grow_window(sn_congestion *congestion, sn_hystart *hystart, const sn_ack *ack);
+void sn_retransmission_timeout_sample(sn_retransmission_timeout *rtt, double sample);
+void sn_retransmission_timeout_back_off(sn_retransmission_timeout *rtt);
+void sn_retransmission_timeout_answered(sn_retransmission_timeout *rtt);
+void sn_minimum_rtt_sample(sn_minimum_rtt *minimum, double rtt, double now);
+void sn_rack_update(sn_flow *flow, const sn_ack *ack, sn_maybe_number repeat_rtt);
+double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int64_t smss, double srtt);
+int64_t sn_hystart_on_ack(sn_hystart *hystart, int64_t una, int64_t nxt, double rtt);
+void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack);
+int64_t sn_pacer_burst(const sn_pacer *pacer, int64_t smss, double now);
+void sn_pacer_sent(sn_pacer *pacer, int64_t wire_bytes, double now);
+int64_t sn_send_position(const sn_send *send, uint32_t acknowledgement);
+bool sn_send_update_window(sn_send *send, int64_t position, int64_t ack, uint32_t field, bool scaled);
+int64_t sn_receive_position(const sn_receive *receive, uint32_t sequence);
+bool sn_receive_accepts(const sn_receive *receive, int64_t position, int64_t length);
+bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now);
+void sn_delayed_ack_on_pure_ack(sn_delayed_ack *delayed);
+void sn_delayed_ack_on_piggybacked(sn_delayed_ack *delayed, double now);
+bool sn_flow_begin_ack(sn_flow *flow, sn_ack *ack, int64_t una, double now);
+void sn_flow_measure(sn_flow *flow, sn_ack *ack, bool advanced, uint32_t echo);
+bool sn_flow_is_repairing(const sn_flow *flow);
+void sn_flow_arrived(sn_flow *flow, sn_ack *ack);
+bool sn_flow_arm_rto(sn_flow *flow, double now);
+bool sn_flow_arm_pto(sn_flow *flow, double now);
+bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced);
+
+/* END OF METHODS */
 
 /* Restarts after an idle time longer than a timeout. */
 void sn_restart_window(sn_congestion *congestion, sn_hystart *hystart);
@@ -53,15 +77,5 @@ void sn_restart_window(sn_congestion *congestion, sn_hystart *hystart);
 /* Sets the pacing rate of what is sent from here on. Returns whether there is one. */
 bool sn_update_pacing(sn_pacer *pacer, const sn_congestion *congestion, const sn_retransmission_timeout *rtt,
                       double link_full_at, double now);
-
-/* The frames that pacing permits now. */
-int64_t sn_pacing_burst(const sn_pacer *pacer, int64_t smss, double now);
-void sn_charge_pacing(sn_pacer *pacer, int64_t wire_bytes, double now);
-
-/* (Re)starts the retransmission timer. Returns whether the flow is to be scheduled. */
-bool sn_arm_rto(sn_flow *flow, double now);
-
-/* Sets the time of a tail loss probe. Returns whether the flow is to be scheduled. */
-bool sn_arm_pto(sn_flow *flow, double now);
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "flow.h"
+#include "flow_steps.h"
 
 enum { LINE = 64 };
 
@@ -254,12 +255,67 @@ static PyObject *move_part(PyObject *object, PyObject *memory, size_t offset, si
     return Py_NewRef(Py_None);
 }
 
+/* Arguments of methods: these return false with an exception set. */
+
+static bool takes(Py_ssize_t count, Py_ssize_t expected)
+{
+    if (count != expected)
+        PyErr_Format(PyExc_TypeError, "%zd arguments instead of %zd", count, expected);
+    return count == expected;
+}
+
+static bool take_double(PyObject *value, double *number)
+{
+    *number = PyFloat_AsDouble(value);
+    return *number != -1.0 || !PyErr_Occurred();
+}
+
+static bool take_sn_maybe_number(PyObject *value, double *number)
+{
+    *number = NAN;
+    return value == Py_None || take_double(value, number);
+}
+
+static bool take_int64_t(PyObject *value, int64_t *number)
+{
+    *number = PyLong_AsLongLong(value);
+    return *number != -1 || !PyErr_Occurred();
+}
+
+static bool take_uint32_t(PyObject *value, uint32_t *number)
+{
+    *number = (uint32_t)PyLong_AsUnsignedLongMask(value);
+    return *number != UINT32_MAX || !PyErr_Occurred();
+}
+
+static bool take_bool(PyObject *value, bool *truth)
+{
+    const int found = PyObject_IsTrue(value);
+    *truth = found > 0;
+    return found >= 0;
+}
+
+static bool take_view(PyObject *value, PyObject *type, void **part)
+{
+    if (!PyObject_TypeCheck(value, (PyTypeObject *)type)) {
+        PyErr_SetString(PyExc_TypeError, "the argument is no view of this part");
+        return false;
+    }
+    *part = ((View *)value)->part;
+    return true;
+}
+
+static sn_flow *flow_of(PyObject *view)
+{
+    return ((Memory *)((View *)view)->memory)->flow;
+}
+
 typedef struct {
     PyType_Spec *spec;
     PyObject **type;
 } part_type;
 
-/* Written by build_native.py: for each part its new, copy_fields, move_to, fields and type; and `parts`, all of them. */
+/* Written by build_native.py: methods; for each part its new, copy_fields, move_to, fields and type; and `parts`. */
 #include "flow_fields.h"
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyObject **type)

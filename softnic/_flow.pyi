@@ -21,21 +21,106 @@ class AckFields:
     @property
     def address(self) -> int: ...
 
-class ConnectionFields(_View): ...
-class SendFields(_View): ...
-class ReceiveFields(_View): ...
+class ConnectionFields(_View):
+    def begin_ack(self, ack: AckFields, una: int, now: float, /) -> bool:
+        """Begins the news of an acknowledgement; if `una` is beyond `snd_una`, releases what it acknowledges.
+
+        Returns whether it is.
+        """
+
+    def measure(self, ack: AckFields, advanced: bool, echo: int, /) -> None:
+        """Takes a round-trip sample; `echo` is the timestamp echoed, 0 without one."""
+
+    def is_repairing(self) -> bool:
+        """Whether a loss, a SACK block or a probe is known."""
+
+    def arrived(self, ack: AckFields, /) -> None:
+        """Counts the news of an acknowledgement, and adds the state after it."""
+
+    def arm_rto(self, now: float, /) -> bool:
+        """(Re)starts the retransmission or persist timer. Returns whether the flow is to be scheduled."""
+
+    def arm_pto(self, now: float, /) -> bool:
+        """Sets the time of a tail loss probe unless a loss is known. Returns whether the flow is to be scheduled."""
+
+    def rearm_after_ack(self, now: float, advanced: bool, /) -> bool:
+        """Restarts the timers after an acknowledgement. Returns whether the flow is to be scheduled."""
+
+class SendFields(_View):
+    def position(self, acknowledgement: int, /) -> int:
+        """Returns the position of an acknowledgement number."""
+
+    def update_window(self, position: int, ack: int, field: int, scaled: bool, /) -> bool:
+        """Takes the window of a segment unless the segment is older. Returns whether the window changed.
+
+        `ack` is not below `snd_una`. A segment that acknowledges new data is not older, as in Linux: a peer that
+        retransmits from before `snd_wl1` reports its window there, and the previous one would reach too far.
+        """
+
+class ReceiveFields(_View):
+    def position(self, sequence: int, /) -> int:
+        """Returns the position of a sequence number."""
+
+    def accepts(self, position: int, length: int, /) -> bool:
+        """Whether a segment overlaps the window, or is empty and lies inside it or at an edge."""
+
 class ScoreboardFields(_View): ...
 class SendBufferFields(_View): ...
 class ReassemblyFields(_View): ...
-class RetransmissionTimeoutFields(_View): ...
-class CongestionFields(_View): ...
-class HystartFields(_View): ...
+
+class RetransmissionTimeoutFields(_View):
+    def sample(self, rtt_s: float, /) -> None:
+        """Adds a round-trip sample (RFC 6298, sections 2.2 and 2.3)."""
+
+    def back_off(self) -> None:
+        """Doubles the timeout after the timer has expired."""
+
+    def answered(self) -> None:
+        """Ends backoff: new data was acknowledged."""
+
+class CongestionFields(_View):
+    def on_ack(self, ack: Any, /) -> None:
+        """Grows the window after an acknowledgement outside recovery."""
+
+class HystartFields(_View):
+    def on_ack(self, una: int, nxt: int, rtt: float, /) -> int:
+        """Returns by what the growth of slow start is divided; 0: it ends here (RFC 9406, section 4.2)."""
+
 class RecoveryFields(_View): ...
-class MinimumRttFields(_View): ...
-class RackFields(_View): ...
-class PacerFields(_View): ...
+
+class MinimumRttFields(_View):
+    def sample(self, rtt_s: float, now: float, /) -> None:
+        """Adds a sample."""
+
+class RackFields(_View):
+    def update(self, ack: AckFields, repeat_rtt: float | None, /) -> None:
+        """Updates the state from an acknowledgement (RFC 8985, section 6.2, steps 1 to 3).
+
+        `repeat_rtt` is the round trip of a retransmission according to the timestamp echo; None: unknown.
+        """
+
+    def probe_after(self, scoreboard: ScoreboardFields, smss: int, srtt: float, /) -> float:
+        """Returns the probe timeout in seconds (RFC 8985, section 7.2); infinity: no probe is sent."""
+
+class PacerFields(_View):
+    def burst(self, smss: int, now: float, /) -> int:
+        """Returns the number of frames that may leave now."""
+
+    def sent(self, wire_bytes: int, now: float, /) -> None:
+        """Charges sent wire bytes, which postpones the next burst."""
+
 class TimestampsFields(_View): ...
-class DelayedAckFields(_View): ...
+
+class DelayedAckFields(_View):
+    def should_delay(self, frames: int, size: int, now: float, /) -> bool:
+        """Returns whether the ACK of `size` bytes that arrived in order, in `frames` frames, waits until `at`."""
+
+    def on_pure_ack(self) -> None:
+        """A bare ACK was sent."""
+
+    def on_piggybacked(self, now: float, /) -> None:
+        """Data was sent, and the ACK with it."""
+
 class ReceiveTuningFields(_View): ...
 class SendTuningFields(_View): ...
 class NicFlowFields(_View): ...

@@ -27,29 +27,25 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
     ack = c.tcp.ack
-    ack.begin(now, scoreboard.size)
-    advanced = una > snd.snd_una
+    advanced = c.begin_ack(ack, una, now)
     if advanced:
-        snd.acknowledge(una, ack)
-        if c.rtt.backoff:
-            c.rtt.answered()
+        snd.buffer.zerocopy.drop_finished()
     dsack = False
     if not c.use_sack:
         _guess(c, advanced, duplicates, ack)
     elif s.sacks:
         dsack = _take_blocks(c, s.sacks, ack)
-    _measure(c, s, ack, advanced)
-    if recovery.is_open and c.rack.probe_end is None and not (scoreboard.sacked or scoreboard.lost or dsack):
-        if c.reo_timer != NEVER:
-            arm_reo_timer(c, NEVER)
-    else:
+    c.measure(ack, advanced, s.timestamps[1] if s.timestamps is not None else 0)
+    if dsack or c.is_repairing():
         _repair(c, s, ack, advanced, dsack)
+    elif c.reo_timer != NEVER:
+        arm_reo_timer(c, NEVER)
     if ack.wire_bytes:
-        scoreboard.arrived(ack)
+        c.arrived(ack)
         if not recovery.is_open and recovery.is_fast and c.congestion.reduces:
             c.congestion.set_window(recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard))
         elif advanced or not c.congestion.reduces:  # SACKed data alone does not grow a window
-            _grow(c, ack)
+            c.congestion.on_ack(ack)
     if advanced or ack.wire_bytes:
         rearm_after_ack(c, now, advanced)
 
@@ -99,20 +95,6 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
         scoreboard.mark_head_lost(c.congestion.smss)
 
 
-def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
-    """Takes a round-trip sample from an acknowledgement."""
-    if ack.has_newest and ack.never_retransmitted:
-        rtt = ack.rtt = ack.now - ack.newest.sent_at
-        c.rtt.sample(rtt)
-        c.rack.update(ack, None)
-        return
-    if advanced and s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
-        ack.rtt = c.timestamps.rtt(s.timestamps[1], ack.now)
-        c.rtt.sample(ack.rtt)
-    if ack.has_newest:
-        c.rack.update(ack, ack.rtt or None)
-
-
 def _repair(c: Flow, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
     """Marks losses, and begins or ends recovery."""
     now = ack.now
@@ -158,14 +140,6 @@ def begin_recovery(c: Flow, now: float) -> None:
     stop_pto(c)
     if c.congestion.reduces:
         c.congestion.set_window(c.recovery.window(0, False, c.congestion, snd.scoreboard))
-
-
-def _grow(c: Flow, ack: Ack) -> None:
-    """Lets congestion control move its window."""
-    snd = c.snd
-    ack.una, ack.nxt, ack.srtt = snd.snd_una, snd.snd_nxt, c.rtt.srtt
-    ack.pipe, ack.delivered = snd.scoreboard.pipe, snd.scoreboard.delivered
-    c.congestion.on_ack(ack)
 
 
 def on_pto(c: Flow, now: float) -> None:

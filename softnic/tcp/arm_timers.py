@@ -7,17 +7,11 @@ is postponed, as the retransmission timer is by each acknowledgement, is recheck
 from __future__ import annotations
 
 from softnic.tcp.flow import NEVER, Flow
-from softnic.tcp.trim import schedule_trim
 
 
 def arm_rto(c: Flow, now: float) -> None:
     """(Re)starts the retransmission or persist timer (RFC 6298, section 5)."""
-    at = now + c.rtt.rto
-    give_up_at = c.unacked_since + c.user_timeout_s
-    if at > give_up_at:
-        at = max(now, give_up_at)
-    c.rto_at = at
-    if at < c.scheduled_at:
+    if c.arm_rto(now):
         c.tcp.schedule(c)
 
 
@@ -47,13 +41,7 @@ def on_handshake_acknowledged(c: Flow, now: float) -> None:
 
 def arm_pto(c: Flow, now: float) -> None:
     """Sets the time of a tail loss probe (RFC 8985, section 7.2) unless a loss is already known."""
-    at = NEVER
-    if c.use_sack and c.recovery.is_open:
-        at = now + c.rack.probe_after(c.snd.scoreboard, c.congestion.smss, c.rtt.srtt)
-        if at >= c.rto_at:
-            at = NEVER
-    c.pto = at
-    if at < c.scheduled_at:
+    if c.arm_pto(now):
         c.tcp.schedule(c)
 
 
@@ -63,15 +51,8 @@ def stop_pto(c: Flow) -> None:
 
 def rearm_after_ack(c: Flow, now: float, advanced: bool) -> None:
     """Restarts the timers after an acknowledgement with news (RFC 6298, section 5); `advanced`: snd_una moved."""
-    if advanced:
-        c.unacked_since = now
-    if not c.snd.scoreboard:
-        c.rto_at = c.pto = NEVER
-        if c.trim_at == NEVER:
-            schedule_trim(c, now)
-        return
-    arm_rto(c, now)
-    arm_pto(c, now)
+    if c.rearm_after_ack(now, advanced):
+        c.tcp.schedule(c)
 
 
 def arm_reo_timer(c: Flow, at: float) -> None:

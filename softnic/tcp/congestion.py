@@ -7,6 +7,8 @@ Shared by all algorithms: the initial window; slow start by the bytes acknowledg
 without its limit of two segments, because our receivers acknowledge once a batch), which ends according to HyStart++;
 no growth of an unused window (RFC 7661); pacing. Algorithms differ in how a window grows after slow start, and in what
 remains of it after a loss. Retransmission is not their task (recovery.py).
+
+Windows of the algorithms with a `number` grow in C (native/flow_growth.c); others override `on_ack`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from typing import ClassVar
 
 from softnic._flow import CongestionFields, Memory
 from softnic.tcp.hystart import HyStart
-from softnic.tcp.scoreboard import Ack
 
 INITIAL_WINDOW = 10
 """Frames (RFC 6928)."""
@@ -50,29 +51,6 @@ class Congestion(CongestionFields):
         """Moves the state into the memory of a flow."""
         self.move_to(memory)
         self.hystart.move_to(memory)
-
-    def on_ack(self, ack: Ack) -> None:
-        """Grows the window after an acknowledgement outside recovery."""
-        if ack.rtt > 0:
-            self.restarting = False
-        left, cwnd, ssthresh = ack.wire_bytes, self.cwnd, self.ssthresh
-        used = 2 * ack.flight_size >= cwnd
-        if cwnd < ssthresh:
-            if not used:
-                return
-            ends, divisor = self.hystart.on_ack(ack.una, ack.nxt, ack.rtt)
-            if ends:
-                self.ssthresh = ssthresh = cwnd
-            else:
-                step = min(left // divisor, ssthresh - cwnd)
-                self.cwnd = cwnd = cwnd + step
-                left -= step * divisor
-        if cwnd >= ssthresh:
-            self.avoid(ack, left, used)
-
-    def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
-        """Congestion avoidance for `arrived` wire bytes; not `used`: half of the window or more is free."""
-        raise NotImplementedError
 
     def on_loss(self, flight_size: int, now: float) -> None:
         """Sets `ssthresh` at the first loss of a window (RFC 5681)."""

@@ -8,6 +8,8 @@ are those of a one-way stream, which lets the peer's short segments go (Nagle).
 
 An expected reply that does not come costs one delay. Each time it takes twice as many replies in a row until the next
 one is expected, and half as many after the application has kept replying.
+
+The decisions are C (native/flow_receive.c).
 """
 
 from __future__ import annotations
@@ -15,9 +17,6 @@ from __future__ import annotations
 from softnic._flow import DelayedAckFields, Memory
 
 NEVER = float("inf")
-_SHORT = 128
-"""Payload bytes of a frame that cannot be full-sized, however small the peer's MSS."""
-_FULL_SIZED = 2
 _MOST_NEEDED = 256
 
 
@@ -46,35 +45,6 @@ class DelayedAck(DelayedAckFields):
         self.at = NEVER
         self.arrived_at = -NEVER
         self.needed = 1
-
-    def should_delay(self, frames: int, size: int, now: float) -> bool:
-        """Returns whether the ACK of `size` bytes that arrived in order, in `frames` frames, waits until `at`."""
-        self.arrived_at = now
-        if size >= _SHORT * frames:
-            self.frames += frames
-            self.batch = self.batch or frames > 1
-        if self.answers < self.needed or self.frames >= _FULL_SIZED or self.batch:
-            return False
-        if self.at == NEVER:
-            self.at = now + self.delay_s
-        return True
-
-    def on_pure_ack(self) -> None:
-        """A bare ACK was sent."""
-        self.at = NEVER
-        self.frames = 0
-
-    def on_piggybacked(self, now: float) -> None:
-        """Data was sent, and the ACK with it."""
-        self.at = NEVER
-        self.frames = 0
-        self.batch = False
-        if now - self.arrived_at <= self.delay_s:
-            self.answers += 1
-            if self.needed > 1 and self.answers >= 2 * self.needed:
-                self.needed //= 2
-                self.answers = self.needed
-        self.arrived_at = -NEVER
 
     def expired(self) -> None:
         """`at` has passed without a reply."""

@@ -174,7 +174,7 @@ def _syn_sent(c: Flow, s: Segment, now: float) -> None:
     if not c.rtt.backoff:
         c.rtt.sample(now - c.syn_sent_at)
     _opened(c, now)
-    c.snd.update_window(0, 1, s.window, scaled=False)
+    c.snd.update_window(0, 1, s.window, False)
     request_ack(c)
     c.on_established()
 
@@ -218,7 +218,7 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
     duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
     if ack > snd.snd_una:
         process_ack(c, s, ack, duplicates - 1, now)
-        snd.update_window(position, ack, s.window)
+        snd.update_window(position, ack, s.window, True)
         _progress(c, now)
     else:
         scaled = not s.flags & SYN  # simultaneous open: a SYN's window is not scaled (RFC 7323, section 2.2)

@@ -251,8 +251,7 @@ def _sent(c: Flow, wire_bytes: int, now: float) -> None:
     """Accounts for sent frames in recovery and pacing."""
     if not c.recovery.is_open or c.recovery.must_send:
         c.recovery.sent(wire_bytes)
-    if c.pacer.rate is not None:
-        c.pacer.sent(wire_bytes, now)
+    c.pacer.sent(wire_bytes, now)
 
 
 def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:

@@ -15,8 +15,6 @@ BURST_S = 0.001
 SHORTEST_RTT_S = 0.002
 CREDIT_S = 0.008
 """Limit of the extension of a late burst: without it a measured rate (bbr.py) would become that of late turns."""
-_LEAST_FRAMES = 2
-_ANY = 1 << 30
 
 
 class Pacer(PacerFields):
@@ -45,22 +43,6 @@ class Pacer(PacerFields):
         rate = self.rate = congestion.pacing_rate(least) if paced else None
         return rate is not None
 
-    def burst(self, smss: int, now: float) -> int:
-        """Returns the number of frames that may leave now."""
-        rate = self.rate
-        if rate is None:
-            return _ANY
-        if now < self.free_at:
-            return 0
-        return max(_LEAST_FRAMES, int(rate * (BURST_S + self.late_s)) // smss)
-
     def woken(self, late_s: float) -> None:
         """Extends the next burst: its timer was late by `late_s`."""
         self.late_s = min(late_s, CREDIT_S)
-
-    def sent(self, wire_bytes: int, now: float) -> None:
-        """Charges sent wire bytes, which postpones the next burst."""
-        rate = self.rate
-        if rate is not None:
-            self.free_at = max(self.free_at, now - BURST_S - self.late_s) + wire_bytes / rate
-            self.late_s = 0.0

@@ -5,18 +5,18 @@ window is zero until three segments have arrived out of order or recovery is in 
 it is a quarter of the minimum round trip, extended by as much for each round trip with a D-SACK (RFC 2883). Frames of
 one range left at one time, so their order in the stream decides.
 
-Departures. Segments are counted by wire bytes. A probe waits `MIN_PROBE_S` at least, because each timer costs a turn of
-the daemon. The minimum round trip is that of the last one or two `MIN_RTT_S`.
+Departures. Segments are counted by wire bytes. A probe waits 10 ms at least, because each timer costs a turn of
+the daemon. The minimum round trip is that of the last one or two minutes.
+
+The arithmetic of each acknowledgement is C (native/flow_growth.c).
 """
 
 from __future__ import annotations
 
 from softnic._flow import Memory, MinimumRttFields, RackFields
-from softnic.tcp.scoreboard import SACKED, Ack, Scoreboard
+from softnic.tcp.scoreboard import SACKED, Scoreboard
 
 DUPLICATE_THRESHOLD = 3
-MIN_PROBE_S = 0.01
-MIN_RTT_S = 60.0
 MAX_PEER_ACK_DELAY_S = 0.2
 """Delay of other peers (RFC 8985, section 7.2); peers with a softnic NIC use `TcpConfig.ack_delay_s`."""
 _ENOUGH = 2 * DUPLICATE_THRESHOLD - 1
@@ -27,7 +27,7 @@ _NEVER = float("inf")
 
 
 class MinimumRtt(MinimumRttFields):
-    """Minimum of the samples of the last one or two `MIN_RTT_S`."""
+    """Minimum of the samples of the last one or two minutes."""
 
     __slots__ = ()
 
@@ -40,14 +40,6 @@ class MinimumRtt(MinimumRttFields):
         del memory
         self.before = self.now = _NEVER
         self.since = -_NEVER
-
-    def sample(self, rtt_s: float, now: float) -> None:
-        elapsed = now - self.since
-        if elapsed > MIN_RTT_S:
-            self.before = self.now if elapsed < 2 * MIN_RTT_S else _NEVER
-            self.now, self.since = rtt_s, now
-        elif rtt_s < self.now:
-            self.now = rtt_s
 
     @property
     def least(self) -> float:
@@ -92,26 +84,6 @@ class Rack(RackFields):
         """The probe is a retransmission."""
         self.probe_dsacked = False
 
-    def update(self, ack: Ack, repeat_rtt: float | None) -> None:
-        """Updates the state from an acknowledgement (section 6.2, steps 1 to 3).
-
-        `repeat_rtt` is the round trip of a retransmission according to the timestamp echo; None: unknown.
-        """
-        if ack.reordered:
-            self.reordering_seen = True
-        if not ack.has_newest:
-            return
-        sent = ack.newest
-        now, sent_at, end = ack.now, sent.sent_at, sent.end
-        rtt = now - sent_at
-        if sent.never_retransmitted:
-            self.minimum.sample(rtt, now)
-        elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < self.minimum.least < _NEVER:
-            return  # it answers an earlier transmission; timestamps count milliseconds
-        self.rtt = rtt
-        if (sent_at, end) > (self.sent_at, self.end):
-            self.sent_at, self.end = sent_at, end
-
     def duplicate(self, una: int, nxt: int) -> None:
         """Extends the reordering window after a D-SACK: it was too short (section 6.2, step 4)."""
         if self.probe_end is not None and self.probe_repeats:
@@ -147,17 +119,6 @@ class Rack(RackFields):
         self.probe_end = None
 
     # Tail loss probes
-
-    def probe_after(self, scoreboard: Scoreboard, smss: int, srtt: float) -> float:
-        """Returns the probe timeout in seconds (section 7.2); infinity: no probe is sent."""
-        if self.probe_end is not None or scoreboard.sacked:
-            return _NEVER
-        if not srtt:
-            return 1.0
-        after = 2 * srtt
-        if scoreboard.pipe <= smss:
-            after += self.peer_ack_delay_s
-        return after if after > MIN_PROBE_S else MIN_PROBE_S
 
     def probed(self, end: int, repeats: bool) -> None:
         """Records a probe that ends at `end`; `repeats`: it is a retransmission."""

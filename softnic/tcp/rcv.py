@@ -75,15 +75,6 @@ class ReceiveState(ReceiveFields):
     def rcv_wnd(self) -> int:
         return max(0, self.rcv_adv - self.rcv_nxt)
 
-    def accepts(self, position: int, length: int) -> bool:
-        """Whether a segment overlaps the window, or is empty and lies inside it or at an edge."""
-        nxt, right = self.rcv_nxt, self.rcv_adv
-        if position == nxt:
-            return right > nxt or not length
-        if position > nxt:
-            return position < right or (position == right and not length)
-        return position + length > nxt and right > nxt
-
     @property
     def has_gap(self) -> bool:
         """Out-of-order data waits for missing bytes."""
@@ -110,9 +101,6 @@ class ReceiveState(ReceiveFields):
 
     def grow(self, size: int) -> None:
         self.capacity += size
-
-    def position(self, sequence: int) -> int:
-        return seq.position(self.irs, sequence, self.rcv_nxt)
 
     def advertise(self) -> int:
         """Returns the window field of a segment sent now. Moves the right edge if that is worth it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from softnic.tcp.congestion import Congestion
-from softnic.tcp.scoreboard import Ack
 
 
 class Reno(Congestion):
@@ -14,15 +13,6 @@ class Reno(Congestion):
 
     acknowledged: int
     """Bytes acknowledged since `cwnd` last grew (RFC 5681, section 3.1; RFC 3465)."""
-
-    def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
-        del ack
-        if not used:
-            return
-        self.acknowledged += arrived
-        if self.acknowledged >= self.cwnd:
-            self.acknowledged -= self.cwnd
-            self.cwnd += self.smss
 
     def on_loss(self, flight_size: int, now: float) -> None:
         del now

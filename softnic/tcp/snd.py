@@ -10,8 +10,7 @@
 from __future__ import annotations
 
 from softnic._flow import Memory, SendFields
-from softnic.tcp import seq
-from softnic.tcp.scoreboard import Ack, Scoreboard
+from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
 
@@ -48,10 +47,6 @@ class SendState(SendFields):
         self.buffer = SendBuffer(capacity, memory=self.memory)
         self.scoreboard = Scoreboard(memory=self.memory)
 
-    def position(self, acknowledgement: int) -> int:
-        """Returns the position of an acknowledgement number."""
-        return seq.position(self.iss, acknowledgement, self.snd_una)
-
     def on_syn(self, scale: int, peer_mss: int) -> None:
         """Takes the scale of the peer's windows and its MSS."""
         self.scale, self.peer_mss = scale, peer_mss
@@ -79,27 +74,6 @@ class SendState(SendFields):
         if short:
             self.snd_sml = end
         self.scoreboard.sent(start, end, wire_bytes, now)
-
-    def acknowledge(self, una: int, ack: Ack) -> None:
-        """Releases everything before `una`, which has arrived."""
-        self.snd_una = una
-        self.buffer.release(una)
-        self.scoreboard.acknowledge(una, ack)
-
-    def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
-        """Takes the window of a segment unless the segment is older. Returns whether the window changed.
-
-        `ack` is not below `snd_una`. A segment that acknowledges new data is not older, as in Linux: a peer that
-        retransmits from before `snd_wl1` reports its window there, and the previous one would reach too far.
-        """
-        if ack <= self.snd_wl2 and position < self.snd_wl1:
-            return False
-        window = field << self.scale if scaled else field
-        changed = window != self.snd_wnd
-        self.snd_wnd, self.snd_wl1, self.snd_wl2 = window, position, ack
-        if changed and window > self.max_wnd:
-            self.max_wnd = window
-        return changed
 
     @property
     def fin_acknowledged(self) -> bool:

@@ -131,6 +131,7 @@ class FlowView:
 
     @rto_estimator.setter
     def rto_estimator(self, value: RetransmissionTimeout) -> None:
+        value.move_to(self._connection.memory)
         self._connection.rtt = value
 
     @property

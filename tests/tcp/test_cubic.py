@@ -121,11 +121,11 @@ def test_time_with_an_unused_window_does_not_count() -> None:
     assert round_trips(idle, 10, start=11.0)[-1] == pytest.approx(round_trips(busy, 10, start=1.0)[-1], rel=0.02)
 
 
-def rounds(hystart: HyStart, times: list[float]) -> list[tuple[bool, int]]:
-    """Return one result per round trip of ten acknowledgements with that round-trip time."""
+def rounds(hystart: HyStart, times: list[float]) -> list[int]:
+    """Return the divisor of growth after each round trip of ten acknowledgements with that round-trip time."""
     found = []
     for number, rtt in enumerate(times):
-        result = (False, 1)
+        result = 1
         for part in range(10):
             result = hystart.on_ack(1000 * number + 100 * part, 1000 * (number + 1), rtt)
         found.append(result)
@@ -134,42 +134,42 @@ def rounds(hystart: HyStart, times: list[float]) -> list[tuple[bool, int]]:
 
 class TestHyStart:
     def test_a_steady_path_never_ends_slow_start(self) -> None:
-        assert rounds(HyStart(), [0.02] * 50) == [(False, 1)] * 50
+        assert rounds(HyStart(), [0.02] * 50) == [1] * 50
 
     def test_growing_round_trip_times_start_conservative_slow_start_and_end_it(self) -> None:
         found = rounds(HyStart(), [0.02, 0.02, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03])
-        assert found[1] == (False, 1)
-        assert found[2] == (False, 4)
+        assert found[1] == 1
+        assert found[2] == 4
         hystart = HyStart()
         ended = [
-            hystart.on_ack(1000 * number + 100 * part, 1000 * (number + 1), 0.02 if number < 2 else 0.03)[0]
+            hystart.on_ack(1000 * number + 100 * part, 1000 * (number + 1), 0.02 if number < 2 else 0.03)
             for number in range(9)
             for part in range(10)
         ]
-        assert 60 <= ended.index(True) <= 80  # five rounds after the third
+        assert 60 <= ended.index(0) <= 80  # five rounds after the third
 
     def test_conservative_slow_start_is_left_when_round_trip_times_fall(self) -> None:
         found = rounds(HyStart(), [0.02, 0.02, 0.03, 0.02, 0.02])
-        assert [divisor for _, divisor in found] == [1, 1, 4, 1, 1]
+        assert found == [1, 1, 4, 1, 1]
 
     def test_conservative_rounds_are_counted_anew_when_it_starts_again(self) -> None:
         hystart = HyStart()
         rounds(hystart, [0.02, 0.02, *[0.03] * 4, 0.02, 0.02])
         found = [hystart.on_ack(8000 + 100 * part, 9000 + part // 10 * 1000, 0.03) for part in range(45)]
-        assert found[-1] == (False, 4)
-        assert not any(ends for ends, _ in found)
+        assert found[-1] == 4
+        assert 0 not in found
 
     @pytest.mark.parametrize(("before", "threshold"), [(0.008, 0.004), (0.064, 0.008), (0.4, 0.016)])
     def test_the_threshold_of_delay_increase(self, before: float, threshold: float) -> None:
         """The threshold is an eighth of the round trip, from 4 to 16 ms (RFC 9406, section 4.2)."""
         for factor, divisor in ((0.95, 1), (1.05, 4)):
             found = rounds(HyStart(), [before, before, before + factor * threshold])
-            assert found[-1] == (False, divisor)
+            assert found[-1] == divisor
 
     def test_a_round_needs_eight_samples(self) -> None:
         hystart = HyStart()
         rounds(hystart, [0.02, 0.02])
-        assert [hystart.on_ack(2000 + part, 3000, 0.03)[1] for part in range(10)] == [1] * 8 + [4] * 2
+        assert [hystart.on_ack(2000 + part, 3000, 0.03) for part in range(10)] == [1] * 8 + [4] * 2
 
     def test_the_window_grows_slower_in_conservative_slow_start(self) -> None:
         cubic, una, growth = Cubic(1000), 0, []
@@ -207,4 +207,4 @@ class TestHyStart:
             assert cubic.cwnd == 2 * before
 
     def test_delay_increases_below_four_milliseconds_are_ignored(self) -> None:
-        assert rounds(HyStart(), [0.001, 0.0045, 0.001, 0.0045]) == [(False, 1)] * 4
+        assert rounds(HyStart(), [0.001, 0.0045, 0.001, 0.0045]) == [1] * 4

@@ -144,7 +144,7 @@ static void acknowledge_slowly(input *in, int64_t una)
             CHECK(sn_scoreboard_sack(board, start, end, &ack) == 0);
     }
     if (ack.has_newest && ack.never_retransmitted)
-        sn_sample_rtt(&flow.retransmission_timeout, now - ack.newest.sent_at);
+        sn_retransmission_timeout_sample(&flow.retransmission_timeout, now - ack.newest.sent_at);
     if (ack.has_newest && ack.newest.sent_at > flow.rack.sent_at) {
         flow.rack.sent_at = ack.newest.sent_at;
         flow.rack.end = ack.newest.end;
@@ -155,7 +155,7 @@ static void acknowledge_slowly(input *in, int64_t una)
     flow.retransmission_timeout.backoff = 0;
     flow.connection.rto_at = flow.connection.pto = INFINITY;
     if (board->count)
-        sn_arm_rto(&flow, now);
+        sn_flow_arm_rto(&flow, now);
 }
 
 static void receive(input *in)
@@ -233,7 +233,7 @@ static void send_slowly(void)
     flow.connection.last_sent_at = now;
     if (flow.connection.rto_at == INFINITY) {
         flow.connection.unacked_since = now;
-        sn_arm_rto(&flow, now);
+        sn_flow_arm_rto(&flow, now);
     }
 }
 

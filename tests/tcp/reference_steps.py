@@ -1,0 +1,283 @@
+"""Steps of a connection in Python: the reference of native/flow_growth.c, flow_receive.c and flow_send.c.
+
+They work on the fields of a connection, as the C does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+NEVER = float("inf")
+
+
+def sample_rtt(c: Any, rtt_s: float) -> None:
+    rtt = c.rtt
+    rtt.latest = rtt_s
+    if rtt.srtt == 0.0:
+        rtt.srtt = max(rtt_s, 1e-9)
+        rtt.rttvar = rtt_s / 2
+    else:
+        rtt.rttvar += 1 / 4 * (abs(rtt.srtt - rtt_s) - rtt.rttvar)
+        rtt.srtt += 1 / 8 * (rtt_s - rtt.srtt)
+    _set_rto(rtt)
+
+
+def back_off(c: Any) -> None:
+    c.rtt.backoff += 1
+    _set_rto(c.rtt)
+
+
+def answered(c: Any) -> None:
+    c.rtt.backoff = 0
+    _set_rto(c.rtt)
+
+
+def _set_rto(rtt: Any) -> None:
+    rto = max(rtt.srtt + max(4 * rtt.rttvar, 0.001), rtt.min_s) if rtt.srtt else rtt.initial_s
+    rtt.rto = min(rto * 2.0 ** min(rtt.backoff, 30), rtt.max_s)
+
+
+def sample_minimum_rtt(c: Any, rtt_s: float, now: float) -> None:
+    minimum = c.rack.minimum
+    elapsed = now - minimum.since
+    if elapsed > 60.0:
+        minimum.before = minimum.now if elapsed < 120.0 else NEVER
+        minimum.now, minimum.since = rtt_s, now
+    elif rtt_s < minimum.now:
+        minimum.now = rtt_s
+
+
+def update_rack(c: Any, ack: Any, repeat_rtt: float | None) -> None:
+    rack = c.rack
+    if ack.reordered:
+        rack.reordering_seen = True
+    if not ack.has_newest:
+        return
+    sent = ack.newest
+    rtt = ack.now - sent.sent_at
+    if sent.never_retransmitted:
+        sample_minimum_rtt(c, rtt, ack.now)
+    elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < rack.minimum.least < NEVER:
+        return
+    rack.rtt = rtt
+    if (sent.sent_at, sent.end) > (rack.sent_at, rack.end):
+        rack.sent_at, rack.end = sent.sent_at, sent.end
+
+
+def probe_after(c: Any) -> float:
+    if c.rack.probe_end is not None or c.snd.scoreboard.sacked:
+        return NEVER
+    if not c.rtt.srtt:
+        return 1.0
+    after = 2 * c.rtt.srtt
+    if c.snd.scoreboard.pipe <= c.congestion.smss:
+        after += c.rack.peer_ack_delay_s
+    return float(max(after, 0.01))
+
+
+def hystart_on_ack(c: Any, una: int, nxt: int, rtt: float) -> int:
+    h = c.congestion.hystart
+    if rtt > 0:
+        h.current = min(h.current, rtt)
+        h.samples += 1
+    conservative = h.baseline < NEVER
+    if h.samples >= 8 and h.current < NEVER:
+        if conservative:
+            if h.current < h.baseline:
+                h.baseline = NEVER
+        elif h.last < NEVER and h.current >= h.last + max(0.004, min(h.last / 8, 0.016)):
+            h.baseline = h.current
+            h.rounds = 0
+    if una >= h.window_end:
+        h.window_end = nxt
+        h.last, h.current, h.samples = h.current, NEVER, 0
+        if conservative:
+            h.rounds += 1
+            if h.rounds >= 5:
+                return 0
+    return 4 if h.baseline < NEVER else 1
+
+
+def grow_window(c: Any, ack: Any) -> None:
+    window = c.congestion
+    if ack.rtt > 0:
+        window.restarting = False
+    left, used = ack.wire_bytes, 2 * ack.flight_size >= window.cwnd
+    if window.cwnd < window.ssthresh:
+        if not used:
+            return
+        divisor = hystart_on_ack(c, ack.una, ack.nxt, ack.rtt)
+        if not divisor:
+            window.ssthresh = window.cwnd
+        else:
+            step = min(left // divisor, window.ssthresh - window.cwnd)
+            window.cwnd += step
+            left -= step * divisor
+    if window.cwnd >= window.ssthresh:
+        (_avoid_as_reno if window.name == "reno" else _avoid_as_cubic)(window, ack, left, used)
+
+
+def _avoid_as_reno(reno: Any, _ack: Any, arrived: int, used: bool) -> None:
+    if not used:
+        return
+    reno.acknowledged += arrived
+    if reno.acknowledged >= reno.cwnd:
+        reno.acknowledged -= reno.cwnd
+        reno.cwnd += reno.smss
+
+
+def _avoid_as_cubic(cubic: Any, ack: Any, arrived: int, used: bool) -> None:
+    """RFC 9438; the constants are those of its sections 4.3, 4.6 and 5."""
+    beta, c = 0.7, 0.4
+    if cubic.began_at is not None and not used:
+        cubic.began_at += ack.now - cubic.seen_at
+    cubic.seen_at = ack.now
+    if not used:
+        return
+    window = cubic.cwnd / cubic.smss
+    if cubic.began_at is None:
+        cubic.began_at = ack.now
+        cubic.w_max = max(cubic.w_max, window)
+        cubic.k = ((cubic.w_max - window) / c) ** (1 / 3)
+        cubic.estimate = window
+    frames = arrived / cubic.smss
+    cubic.estimate += (1.0 if cubic.estimate >= cubic.prior else 3 * (1 - beta) / (1 + beta)) * frames / window
+    elapsed = ack.now - cubic.began_at
+    if c * (elapsed - cubic.k) ** 3 + cubic.w_max < cubic.estimate:
+        cubic.cwnd = max(cubic.cwnd, int(cubic.estimate * cubic.smss))
+        return
+    target = c * (elapsed + ack.srtt - cubic.k) ** 3 + cubic.w_max
+    target = min(max(target, window), 1.5 * window)
+    cubic.cwnd += int((target - window) / window * frames * cubic.smss)
+
+
+def pacing_burst(c: Any, now: float) -> int:
+    pacer = c.pacer
+    if pacer.rate is None:
+        return 1 << 30
+    if now < pacer.free_at:
+        return 0
+    return int(max(2, int(pacer.rate * (0.001 + pacer.late_s)) // c.congestion.smss))
+
+
+def charge_pacing(c: Any, wire_bytes: int, now: float) -> None:
+    pacer = c.pacer
+    if pacer.rate is not None:
+        pacer.free_at = max(pacer.free_at, now - 0.001 - pacer.late_s) + wire_bytes / pacer.rate
+        pacer.late_s = 0.0
+
+
+def position(initial: int, number: int, near: int) -> int:
+    half = 1 << 31
+    return near + ((number - initial - near + half) & 0xFFFFFFFF) - half
+
+
+def update_window(c: Any, at: int, ack: int, field: int, scaled: bool) -> bool:
+    snd = c.snd
+    if ack <= snd.snd_wl2 and at < snd.snd_wl1:
+        return False
+    window = field << snd.scale if scaled else field
+    changed = window != snd.snd_wnd
+    snd.snd_wnd, snd.snd_wl1, snd.snd_wl2 = window, at, ack
+    snd.max_wnd = max(window, snd.max_wnd)
+    return bool(changed)
+
+
+def accepts(c: Any, at: int, length: int) -> bool:
+    nxt, right = c.rcv.rcv_nxt, c.rcv.rcv_adv
+    if at == nxt:
+        return bool(right > nxt or not length)
+    if at > nxt:
+        return bool(at < right or (at == right and not length))
+    return bool(at + length > nxt and right > nxt)
+
+
+def should_delay(c: Any, frames: int, size: int, now: float) -> bool:
+    delayed = c.delayed_ack
+    delayed.arrived_at = now
+    if size >= 128 * frames:
+        delayed.frames += frames
+        delayed.batch = delayed.batch or frames > 1
+    if delayed.answers < delayed.needed or delayed.frames >= 2 or delayed.batch:
+        return False
+    if delayed.at == NEVER:
+        delayed.at = now + delayed.delay_s
+    return True
+
+
+def on_pure_ack(c: Any) -> None:
+    c.delayed_ack.at = NEVER
+    c.delayed_ack.frames = 0
+
+
+def on_piggybacked(c: Any, now: float) -> None:
+    delayed = c.delayed_ack
+    delayed.at, delayed.frames, delayed.batch = NEVER, 0, False
+    if now - delayed.arrived_at <= delayed.delay_s:
+        delayed.answers += 1
+        if delayed.needed > 1 and delayed.answers >= 2 * delayed.needed:
+            delayed.needed //= 2
+            delayed.answers = delayed.needed
+    delayed.arrived_at = -NEVER
+
+
+def begin_ack(c: Any, ack: Any, una: int, now: float) -> bool:
+    ack.begin(now, c.snd.scoreboard.size)
+    if una <= c.snd.snd_una:
+        return False
+    c.snd.snd_una = una
+    c.snd.buffer.release(una)
+    c.snd.scoreboard.acknowledge(una, ack)
+    if c.rtt.backoff:
+        answered(c)
+    return True
+
+
+def measure(c: Any, ack: Any, advanced: bool, echo: int) -> None:
+    if ack.has_newest and ack.never_retransmitted:
+        ack.rtt = ack.now - ack.newest.sent_at
+        sample_rtt(c, ack.rtt)
+        update_rack(c, ack, None)
+        return
+    if advanced and c.use_timestamps and echo:
+        ack.rtt = c.timestamps.rtt(echo, ack.now)
+        sample_rtt(c, ack.rtt)
+    if ack.has_newest:
+        update_rack(c, ack, ack.rtt or None)
+
+
+def is_repairing(c: Any) -> bool:
+    board = c.snd.scoreboard
+    return not c.recovery.is_open or c.rack.probe_end is not None or bool(board.sacked or board.lost)
+
+
+def arrived(c: Any, ack: Any) -> None:
+    board = c.snd.scoreboard
+    board.arrived(ack)
+    ack.una, ack.nxt, ack.srtt = c.snd.snd_una, c.snd.snd_nxt, c.rtt.srtt
+    ack.pipe, ack.delivered = board.pipe, board.delivered
+
+
+def arm_rto(c: Any, now: float) -> bool:
+    give_up_at = c.unacked_since + c.user_timeout_s
+    c.rto_at = min(now + c.rtt.rto, max(now, give_up_at))
+    return bool(c.rto_at < c.scheduled_at)
+
+
+def arm_pto(c: Any, now: float) -> bool:
+    c.pto = NEVER
+    if c.use_sack and c.recovery.is_open and now + probe_after(c) < c.rto_at:
+        c.pto = now + probe_after(c)
+    return bool(c.pto < c.scheduled_at)
+
+
+def rearm_after_ack(c: Any, now: float, advanced: bool) -> bool:
+    if advanced:
+        c.unacked_since = now
+    if c.snd.scoreboard:
+        return arm_rto(c, now) | arm_pto(c, now)
+    c.rto_at = c.pto = NEVER
+    if c.trim_at != NEVER:
+        return False
+    c.trim_at = now + c.trim_after_s
+    return bool(c.trim_at < c.scheduled_at)

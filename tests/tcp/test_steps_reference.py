@@ -1,0 +1,221 @@
+"""Each step of a connection in C does what the reference in Python does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.facades.flow_state import differences, numbers_of, state_of
+from tests.facades.tcp import Ack, TcpConfig
+from tests.tcp import reference_steps as reference
+from tests.tcp.script import Script
+
+NEVER = float("inf")
+NOW = 1000.0
+NXT = 40_001
+"""`snd_nxt` and the end of what is written."""
+
+
+def late(random: Random) -> float:
+    return random.choice((NEVER, NOW, NOW - random.random(), NOW + random.random()))
+
+
+def short(random: Random) -> float:
+    return random.choice((0.0, 1e-7, 0.0005, 0.01, random.random(), 90.0 * random.random()))
+
+
+def set_numbers(c: Any, random: Random) -> None:
+    """Sets what the steps read, within its limits."""
+    choice = random.choice
+    c.use_timestamps, c.use_sack = choice((True, False)), choice((True, True, False))
+    c.rto_at, c.scheduled_at, c.trim_at = late(random), late(random), choice((NEVER, late(random)))
+    c.unacked_since, c.user_timeout_s = NOW - short(random), choice((0.1, 30.0))
+    rtt, minimum, window = c.rtt, c.rack.minimum, c.congestion
+    rtt.srtt, rtt.rttvar, rtt.rto, rtt.backoff = short(random), short(random), 0.3, choice((0, 0, 1, 5, 40))
+    minimum.before, minimum.now, minimum.since = (
+        choice((NEVER, 0.01)),
+        choice((NEVER, 0.02)),
+        NOW - 200 * random.random(),
+    )
+    c.rack.sent_at, c.rack.end, c.rack.rtt = NOW - short(random), random.randrange(NXT), short(random)
+    c.rack.probe_end = choice((None, None, random.randrange(NXT)))
+    c.recovery.is_open = choice((True, True, False))
+    window.cwnd = random.randrange(window.smss, 80_000)
+    window.ssthresh = choice((1 << 40, window.cwnd, random.randrange(80_000)))
+    window.restarting = choice((True, False))
+    if window.name == "reno":
+        window.acknowledged = random.randrange(window.cwnd)
+    else:
+        window.w_max, window.prior, window.estimate = (60 * random.random() for _ in range(3))
+        window.k, window.seen_at = 4 * random.random(), NOW - random.random()
+        window.began_at = choice((None, NOW - 10 * random.random()))
+    hystart = window.hystart
+    hystart.window_end, hystart.samples, hystart.rounds = (random.randrange(limit) for limit in (NXT, 10, 6))
+    hystart.last, hystart.current, hystart.baseline = (choice((NEVER, 0.1 * random.random())) for _ in range(3))
+    c.pacer.rate, c.pacer.free_at, c.pacer.late_s = (
+        choice((None, 1e7 * random.random() + 1)),
+        late(random),
+        short(random),
+    )
+    if c.pacer.free_at == NEVER:
+        c.pacer.free_at = 0.0
+    snd, delayed = c.snd, c.delayed_ack
+    snd.snd_wnd, snd.max_wnd, snd.snd_wl1, snd.snd_wl2, snd.scale = 5 << 7, 1 << 20, 100, 100, choice((0, 7))
+    c.rcv.rcv_nxt, c.rcv.rcv_adv = 100, choice((100, 300))
+    delayed.at, delayed.arrived_at, delayed.frames = choice((NEVER, NOW)), NOW - choice((0, 0.0005, 1)), choice((0, 1))
+    delayed.needed, delayed.answers, delayed.batch = choice((1, 2, 8)), random.randrange(17), choice((True, False))
+
+
+def send(c: Any, random: Random) -> None:
+    """Fills the scoreboard: ranges sent, sent again, lost and reported by SACK blocks."""
+    board, at = c.snd.scoreboard, 1
+    c.send(bytes(NXT - 1))
+    while at < NXT:
+        end = min(NXT, at + random.randrange(1, 12_000))
+        board.sent(at, end, end - at + 66, NOW - random.choice((0.5, 0.02, random.random())))
+        at = end
+    c.snd.snd_nxt = NXT
+    for _ in range(random.randrange(4)):
+        start = random.randrange(1, NXT - 1)
+        end = random.randrange(start + 1, NXT)
+        if random.random() < 0.5:
+            board.sent_again(start, end, end - start + 66, NOW - 0.1 * random.random())
+        else:
+            board.sack(start, end, a_begun_ack())
+    if random.random() < 0.3:
+        board.time_out(0.01, 0.01, NOW)
+
+
+def a_begun_ack() -> Ack:
+    ack = Ack()
+    ack.begin(NOW, 1000)
+    return ack
+
+
+def connection(seed: int) -> Any:
+    random = Random(seed)
+    config = TcpConfig(congestion=random.choice(("cubic", "reno")))
+    c = Script(config).accept(timestamps=(1000, 0), window_scale=7, sack_permitted=True)
+    send(c, random)
+    set_numbers(c, random)
+    return c
+
+
+def an_ack(c: Any, random: Random) -> Ack:
+    """An acknowledgement of some of what was sent."""
+    ack = a_begun_ack()
+    if random.random() < 0.8:
+        c.snd.scoreboard.acknowledge(random.randrange(1, NXT + 1), ack)
+    ack.rtt, ack.flight_size = random.choice((0.0, 0.03)), random.randrange(80_000)
+    ack.srtt, ack.una, ack.nxt = c.rtt.srtt, random.randrange(NXT), NXT
+    return ack
+
+
+Step = Callable[[Any, Random], object]
+
+
+def sized(call: Callable[[Any, int, int, float], object]) -> Step:
+    return lambda c, r: call(c, r.randrange(1, 4), r.randrange(1000), NOW)
+
+
+STEPS: dict[str, tuple[Step, Step]] = {
+    "sample": (lambda c, r: c.rtt.sample(short(r)), lambda c, r: reference.sample_rtt(c, short(r))),
+    "back off": (lambda c, _: c.rtt.back_off(), lambda c, _: reference.back_off(c)),
+    "answered": (lambda c, _: c.rtt.answered(), lambda c, _: reference.answered(c)),
+    "minimum": (
+        lambda c, r: c.rack.minimum.sample(short(r), NOW),
+        lambda c, r: reference.sample_minimum_rtt(c, short(r), NOW),
+    ),
+    "rack": (
+        lambda c, r: c.rack.update(an_ack(c, r), r.choice((None, 0.001, 5.0))),
+        lambda c, r: reference.update_rack(c, an_ack(c, r), r.choice((None, 0.001, 5.0))),
+    ),
+    "probe after": (
+        lambda c, _: c.rack.probe_after(c.snd.scoreboard, c.congestion.smss, c.rtt.srtt),
+        lambda c, _: reference.probe_after(c),
+    ),
+    "hystart": (
+        lambda c, r: c.congestion.hystart.on_ack(r.randrange(NXT), NXT, short(r)),
+        lambda c, r: reference.hystart_on_ack(c, r.randrange(NXT), NXT, short(r)),
+    ),
+    "grow": (
+        lambda c, r: c.congestion.on_ack(an_ack(c, r)),
+        lambda c, r: reference.grow_window(c, an_ack(c, r)),
+    ),
+    "burst": (lambda c, _: c.pacer.burst(c.congestion.smss, NOW), lambda c, _: reference.pacing_burst(c, NOW)),
+    "charge": (
+        lambda c, r: c.pacer.sent(r.randrange(1 << 20), NOW),
+        lambda c, r: reference.charge_pacing(c, r.randrange(1 << 20), NOW),
+    ),
+    "acknowledgement": (
+        lambda c, r: c.snd.position(r.getrandbits(32)),
+        lambda c, r: reference.position(c.snd.iss, r.getrandbits(32), c.snd.snd_una),
+    ),
+    "sequence": (
+        lambda c, r: c.rcv.position(r.getrandbits(32)),
+        lambda c, r: reference.position(c.rcv.irs, r.getrandbits(32), c.rcv.rcv_nxt),
+    ),
+    "window": (
+        lambda c, r: c.snd.update_window(
+            r.randrange(98, 103), r.randrange(98, 103), r.choice((5, 9)), r.random() < 0.8
+        ),
+        lambda c, r: reference.update_window(
+            c, r.randrange(98, 103), r.randrange(98, 103), r.choice((5, 9)), r.random() < 0.8
+        ),
+    ),
+    "accepts": (
+        lambda c, r: c.rcv.accepts(r.choice((50, 99, 100, 101, 299, 300, 301)), r.choice((0, 1, 60))),
+        lambda c, r: reference.accepts(c, r.choice((50, 99, 100, 101, 299, 300, 301)), r.choice((0, 1, 60))),
+    ),
+    "delay": (sized(lambda c, *given: c.delayed_ack.should_delay(*given)), sized(reference.should_delay)),
+    "pure": (lambda c, _: c.delayed_ack.on_pure_ack(), lambda c, _: reference.on_pure_ack(c)),
+    "piggybacked": (lambda c, _: c.delayed_ack.on_piggybacked(NOW), lambda c, _: reference.on_piggybacked(c, NOW)),
+    "begin": (
+        lambda c, r: told(c.begin_ack, r, r.randrange(NXT + 1), NOW),
+        lambda c, r: told(lambda *given: reference.begin_ack(c, *given), r, r.randrange(NXT + 1), NOW),
+    ),
+    "measure": (
+        lambda c, r: told(c.measure, an_ack(c, r), r.random() < 0.5, r.choice((0, 5, r.getrandbits(32)))),
+        lambda c, r: told(
+            lambda *given: reference.measure(c, *given),
+            an_ack(c, r),
+            r.random() < 0.5,
+            r.choice((0, 5, r.getrandbits(32))),
+        ),
+    ),
+    "repairing": (lambda c, _: c.is_repairing(), lambda c, _: reference.is_repairing(c)),
+    "arrived": (
+        lambda c, r: told(c.arrived, an_ack(c, r)),
+        lambda c, r: told(lambda *given: reference.arrived(c, *given), an_ack(c, r)),
+    ),
+    "rto": (lambda c, _: c.arm_rto(NOW), lambda c, _: reference.arm_rto(c, NOW)),
+    "pto": (lambda c, _: c.arm_pto(NOW), lambda c, _: reference.arm_pto(c, NOW)),
+    "rearm": (
+        lambda c, r: c.rearm_after_ack(NOW, r.random() < 0.5),
+        lambda c, r: reference.rearm_after_ack(c, NOW, r.random() < 0.5),
+    ),
+}
+
+
+def told(call: Callable[..., object], ack: Any, *given: object) -> object:
+    """Calls with an acknowledgement. Returns the result and what is in the acknowledgement then."""
+    if isinstance(ack, Random):
+        ack = a_begun_ack()
+    result = call(ack, *given)
+    return result, state_of(ack), ack.has_newest and ack.newest.end
+
+
+@pytest.mark.parametrize("step", STEPS)
+@given(seed=st.integers(0, 1 << 32))
+@example(seed=1)
+def test_it_is_the_same_in_c(step: str, seed: int) -> None:
+    in_c, in_python = STEPS[step]
+    one, other = connection(seed), connection(seed)
+    assert in_c(one, Random(seed)) == in_python(other, Random(seed))
+    if numbers_of(one) != numbers_of(other):
+        assert differences(state_of(one), state_of(other)) == []
