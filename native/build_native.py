@@ -61,6 +61,7 @@ _PARAMETER = re.compile(r"(?:const )?(\w+) (\*?)(\w+)")
 _RESULT = {
     "void": "{call}; return Py_NewRef(Py_None)",
     "bool": "return PyBool_FromLong({call})",
+    "int": "return done({call})",
     "int64_t": "return PyLong_FromLongLong({call})",
     "double": "return PyFloat_FromDouble({call})",
 }

@@ -54,9 +54,6 @@ typedef struct {
     const uint8_t *data;   /* the bytes from `start` on; valid until the next call of the stack */
 } sn_output;
 
-/* Whether there is something to send, windows permitting. */
-bool sn_flow_has_output(const sn_flow *flow);
-
 /* Whether `sn_flow_receive` will take the segment; it changes nothing. */
 bool sn_flow_receives(const sn_flow *flow, const sn_segment *segment, double now);
 

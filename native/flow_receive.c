@@ -138,6 +138,18 @@ bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced)
     return sn_flow_arm_pto(flow, now) || schedule;
 }
 
+bool sn_flow_heard(sn_flow *flow, int64_t position, int64_t stamp, double now)
+{
+    sn_connection *c = &flow->connection;
+    c->last_heard = now;
+    c->keepalive_probes = 0;
+    if (stamp >= 0 && position <= c->last_ack_sent && c->use_timestamps) {
+        flow->timestamps.ts_recent = stamp;
+        flow->timestamps.recent_at = now;
+    }
+    return c->has_soft_error;
+}
+
 bool sn_flow_begin_ack(sn_flow *flow, sn_ack *ack, int64_t una, double now)
 {
     sn_scoreboard *board = &flow->scoreboard;
@@ -248,12 +260,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     int64_t position = flow->receive.rcv_nxt, ack = sn_position(snd->iss, s->ack, snd->snd_una);
     uint32_t left = SN_DONE;
     c->frames_received += s->frames;
-    c->last_heard = now;
-    c->keepalive_probes = 0;
-    if (s->has_timestamps && position <= c->last_ack_sent) {
-        flow->timestamps.ts_recent = s->ts_value;
-        flow->timestamps.recent_at = now;
-    }
+    sn_flow_heard(flow, position, s->has_timestamps ? s->ts_value : -1, now);
     if (ack > snd->snd_una) {
         int64_t finished = flow->send_buffer.runs_finished;
         if (acknowledge(flow, ack, now))

@@ -99,14 +99,13 @@ static int64_t frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, doubl
     return budget < frames ? budget : frames;
 }
 
-/* Where a segment from `start` ends: `start` if it has to wait for more data; -1 if it waits for the peer's window. */
-static int64_t segment_end(const sn_flow *flow, int64_t start, int64_t budget)
+int64_t sn_flow_segment_end(const sn_flow *flow, int64_t start, int64_t budget, bool force)
 {
     const sn_send *snd = &flow->send;
     const sn_send_buffer *buffer = &flow->send_buffer;
     int64_t super_segment = flow->connection.super_segment, limit = snd->snd_una + snd->snd_wnd;
     sn_extent extent;
-    sn_send_buffer_extent(buffer, start, false, &extent);
+    sn_send_buffer_extent(buffer, start, snd->fin_queued, &extent);
     int64_t natural = extent.end;
     bool flush = flow->connection.nodelay || extent.closed || snd->snd_sml <= snd->snd_una;
     int64_t end = start + super_segment < limit ? start + super_segment : limit;
@@ -118,15 +117,16 @@ static int64_t segment_end(const sn_flow *flow, int64_t start, int64_t budget)
         if (budget * snd->mss < length)
             length = budget * snd->mss;
         if (start + length < natural || !flush)
-            length -= length % snd->mss;
+            length -= length % snd->mss; /* whole frames first; the next call decides about the short one */
         end = start + length;
     }
     int64_t length = end - start;
-    if (length >= snd->mss)
-        return end;
-    if (end < natural)
-        return length && (2 * length >= snd->max_wnd || start + super_segment <= limit) ? end : -1;
-    return length && flush ? end : start;
+    bool full = length >= snd->mss || (length && force);
+    if (end < natural) /* a super-segment shorter than a frame waits for no window */
+        return full || (length && (2 * length >= snd->max_wnd || start + super_segment <= limit)) ? end : -1;
+    if (snd->fin_queued && end == buffer->end)
+        return length || end < limit ? end : -1;
+    return full || (length && flush) ? end : start;
 }
 
 /* Whether all that may have to be sent is new data and ACKs. */
@@ -173,7 +173,7 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
             if (c->pacing_timer < c->scheduled_at)
                 left |= SN_SCHEDULE;
         }
-        if (budget && (end = segment_end(flow, start, budget)) < 0) {
+        if (budget && (end = sn_flow_segment_end(flow, start, budget, false)) < 0) {
             if (flow->scoreboard.count == 0)
                 return 0; /* the persist timer begins */
             end = start;
@@ -241,30 +241,44 @@ uint32_t sn_flow_header(const sn_flow *flow, const sn_output *out, const uint8_t
     return (uint32_t)(at - header);
 }
 
-uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int64_t frames, int64_t wire_bytes,
-                      double now)
+int sn_flow_carried(sn_flow *flow, int64_t end, int64_t frames, int64_t wire_bytes, double now)
 {
     sn_connection *c = &flow->connection;
-    sn_send *snd = &flow->send;
-    int64_t taken = out->start + consumed, written = flow->send_buffer.end;
+    c->blocked = false;
     c->frames_sent += frames;
     c->wire_bytes_sent += wire_bytes;
     c->ack_pending = false;
     sn_delayed_ack_on_piggybacked(&flow->delayed_ack, now);
-    sn_send_buffer_cut_at(&flow->send_buffer, taken);
-    snd->snd_nxt = taken;
-    if (taken == written && consumed % snd->mss > 0)
-        snd->snd_sml = taken;
-    sn_scoreboard_sent(&flow->scoreboard, out->start, taken, wire_bytes, now);
-    if (taken >= written && flow->scoreboard.pipe < flow->congestion.cwnd)
+    return sn_send_buffer_cut_at(&flow->send_buffer, end);
+}
+
+int sn_flow_sent_new(sn_flow *flow, int64_t end, bool is_short, int64_t wire_bytes, double now)
+{
+    sn_connection *c = &flow->connection;
+    int64_t start = flow->send.snd_nxt;
+    if (sn_scoreboard_sent(&flow->scoreboard, start, end, wire_bytes, now))
+        return -1;
+    flow->send.snd_nxt = end;
+    if (is_short)
+        flow->send.snd_sml = end;
+    if (end >= flow->send_buffer.end && flow->scoreboard.pipe < flow->congestion.cwnd)
         sn_scoreboard_mark_app_limited(&flow->scoreboard);
     sn_pacer_sent(&flow->pacer, wire_bytes, now);
     c->last_sent_at = now;
     bool schedule = false;
-    if (c->rto_at == INFINITY) {
+    if (c->persisting || c->rto_at == INFINITY) {
+        c->persisting = false;
         c->unacked_since = now;
         schedule = sn_flow_arm_rto(flow, now);
     }
-    schedule = sn_flow_arm_pto(flow, now) || schedule;
-    return SN_DONE | (schedule ? SN_SCHEDULE : 0);
+    return sn_flow_arm_pto(flow, now) || schedule;
+}
+
+uint32_t sn_flow_sent(sn_flow *flow, const sn_output *out, int64_t consumed, int64_t frames, int64_t wire_bytes,
+                      double now)
+{
+    int64_t taken = out->start + consumed;
+    bool is_short = taken == flow->send_buffer.end && consumed % flow->send.mss > 0;
+    sn_flow_carried(flow, taken, frames, wire_bytes, now); /* there is room, see sn_flow_output */
+    return SN_DONE | (sn_flow_sent_new(flow, taken, is_short, wire_bytes, now) > 0 ? SN_SCHEDULE : 0);
 }

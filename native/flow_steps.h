@@ -61,6 +61,7 @@ bool sn_receive_accepts(const sn_receive *receive, int64_t position, int64_t len
 bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now);
 void sn_delayed_ack_on_pure_ack(sn_delayed_ack *delayed);
 void sn_delayed_ack_on_piggybacked(sn_delayed_ack *delayed, double now);
+bool sn_flow_heard(sn_flow *flow, int64_t position, int64_t stamp, double now);
 bool sn_flow_begin_ack(sn_flow *flow, sn_ack *ack, int64_t una, double now);
 void sn_flow_measure(sn_flow *flow, sn_ack *ack, bool advanced, uint32_t echo);
 bool sn_flow_is_repairing(const sn_flow *flow);
@@ -68,6 +69,10 @@ void sn_flow_arrived(sn_flow *flow, sn_ack *ack);
 bool sn_flow_arm_rto(sn_flow *flow, double now);
 bool sn_flow_arm_pto(sn_flow *flow, double now);
 bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced);
+bool sn_flow_has_output(const sn_flow *flow);
+int64_t sn_flow_segment_end(const sn_flow *flow, int64_t start, int64_t budget, bool force);
+int sn_flow_carried(sn_flow *flow, int64_t end, int64_t frames, int64_t wire_bytes, double now);
+int sn_flow_sent_new(sn_flow *flow, int64_t end, bool is_short, int64_t wire_bytes, double now);
 
 /* END OF METHODS */
 

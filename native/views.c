@@ -310,6 +310,12 @@ static sn_flow *flow_of(PyObject *view)
     return ((Memory *)((View *)view)->memory)->flow;
 }
 
+/* The result of a function that returns -1 if there is no memory. */
+static PyObject *done(int result)
+{
+    return result < 0 ? PyErr_NoMemory() : PyBool_FromLong(result);
+}
+
 typedef struct {
     PyType_Spec *spec;
     PyObject **type;

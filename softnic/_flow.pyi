@@ -22,6 +22,13 @@ class AckFields:
     def address(self) -> int: ...
 
 class ConnectionFields(_View):
+    def heard(self, position: int, stamp: int, now: float, /) -> bool:
+        """Notes that the peer is alive, and the timestamp to echo (RFC 7323, section 5.3, R3); -1: there is none.
+
+        The timestamp of a retransmission counts too, if our ACK was lost: the peer would measure too long a round trip.
+        Returns whether there is a soft error.
+        """
+
     def begin_ack(self, ack: AckFields, una: int, now: float, /) -> bool:
         """Begins the news of an acknowledgement; if `una` is beyond `snd_una`, releases what it acknowledges.
 
@@ -45,6 +52,22 @@ class ConnectionFields(_View):
 
     def rearm_after_ack(self, now: float, advanced: bool, /) -> bool:
         """Restarts the timers after an acknowledgement. Returns whether the flow is to be scheduled."""
+
+    def segment_end(self, start: int, budget: int, force: bool, /) -> int:
+        """Returns where a segment of new data from `start` ends, in at most `budget` frames.
+
+        That is `start` if it has to wait for more data, or carries a FIN alone; -1 if it waits for the peer's window.
+        `force`: it does not wait, however short.
+        """
+
+    def carried(self, end: int, frames: int, wire_bytes: int, now: float, /) -> bool:
+        """Counts a segment with data up to `end`, which has carried the ACK that was due."""
+
+    def sent_new(self, end: int, is_short: bool, wire_bytes: int, now: float, /) -> bool:
+        """Accounts for the first transmission of [snd_nxt, end); `is_short`: the last frame is not full.
+
+        Returns whether the flow is to be scheduled.
+        """
 
 class SendFields(_View):
     def position(self, acknowledgement: int, /) -> int:

@@ -39,12 +39,6 @@ def on_handshake_acknowledged(c: Flow, now: float) -> None:
     c.unacked_since = now
 
 
-def arm_pto(c: Flow, now: float) -> None:
-    """Sets the time of a tail loss probe (RFC 8985, section 7.2) unless a loss is already known."""
-    if c.arm_pto(now):
-        c.tcp.schedule(c)
-
-
 def stop_pto(c: Flow) -> None:
     c.pto = NEVER
 

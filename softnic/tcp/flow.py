@@ -13,7 +13,7 @@ from collections.abc import Collection
 from typing import Any, Final, Protocol
 
 from softnic._flow import ConnectionFields
-from softnic._native import ffi, lib
+from softnic._native import ffi
 from softnic.packet import ipv4
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.algorithms import ALGORITHMS
@@ -282,14 +282,12 @@ class Flow(ConnectionFields):
 
     # Derived values
 
+    has_output = property(ConnectionFields.has_output)  # type: ignore[attr-defined]
+    """Whether there is something to send, windows permitting."""
+
     @property
     def peer_name(self) -> str:
         return f"{ipv4.text(self.peer[0])}:{self.peer[1]}"
-
-    @property
-    def has_output(self) -> bool:
-        """Whether there is something to send, windows permitting."""
-        return bool(lib.sn_flow_has_output(self.c))
 
     @property
     def deadline(self) -> float:

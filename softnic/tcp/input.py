@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 
 from softnic.packet.segment import Flags, Segment
-from softnic.tcp import keepalive
 from softnic.tcp.ack import process_ack
 from softnic.tcp.arm_timers import arm_close, arm_gap, on_handshake_acknowledged, stop_rto
 from softnic.tcp.flow import NEVER, Flow
@@ -73,21 +72,8 @@ def _paws(c: Flow, s: Segment, now: float) -> bool:
 
 
 def _heard(c: Flow, s: Segment, position: int, now: float) -> None:
-    """Notes that the peer is alive, and the timestamp to echo (RFC 7323, section 5.3, R3).
-
-    The timestamp of a retransmission counts too, if our ACK was lost: the peer would measure too long a round trip.
-    """
-    _note_heard(c, now)
-    if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
-        c.timestamps.note(s.timestamps[0], now)
-
-
-def _note_heard(c: Flow, now: float) -> None:
-    """Ends the effects of silence."""
-    c.last_heard = now
-    if c.keepalive_probes:
-        keepalive.on_heard(c)
-    if c.has_soft_error:
+    """Ends the effects of silence, and notes the timestamp to echo."""
+    if c.heard(position, -1 if s.timestamps is None else s.timestamps[0], now):
         clear_soft_error(c)
 
 
@@ -165,7 +151,7 @@ def _syn_sent(c: Flow, s: Segment, now: float) -> None:
     if not flags & SYN:
         c.tcp.counters.dropped_flags += 1
         return
-    _note_heard(c, now)
+    _heard(c, s, 0, now)
     apply_syn_options(c, s, now)
     if not flags & ACK:
         open_passive(c)
@@ -194,7 +180,7 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
     """
     snd = c.snd
     una, ack = snd.snd_una, snd.position(s.ack)
-    if not flags & ACK or ack > snd.snd_nxt or ack < una - snd.max_wnd:
+    if not flags & ACK or ack > snd.snd_nxt or (ack < una and ack < una - snd.max_wnd):
         c.tcp.counters.dropped_ack += 1
         if not flags & ACK:
             return False
@@ -204,28 +190,20 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
             _answer(c, s, now)
         return False
     if c.state is State.SYN_RECEIVED:
-        if ack < 1:
-            c.tcp.counters.dropped_ack += 1
-            send_reset_for(c.tcp, s, now)
+        if not _syn_received(c, s, ack, now):
             return False
-        if c.listener is not None and c.listener.full:  # the SYN-ACK is retransmitted, and acknowledged again
-            c.tcp.counters.dropped_backlog += 1
-            return False
-        if not c.rtt.backoff:
-            c.rtt.sample(now - c.syn_sent_at)
-        _opened(c, now)
-        _accepted(c)
+        una = snd.snd_una
     duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
-    if ack > snd.snd_una:
+    if ack > una:
         process_ack(c, s, ack, duplicates - 1, now)
         snd.update_window(position, ack, s.window, True)
         _progress(c, now)
     else:
         scaled = not s.flags & SYN  # simultaneous open: a SYN's window is not scaled (RFC 7323, section 2.2)
-        if ack < snd.snd_una or snd.update_window(position, ack, s.window, scaled):
+        if ack < una or snd.update_window(position, ack, s.window, scaled):
             duplicates = 0
         if (duplicates or s.sacks) and snd.scoreboard:
-            process_ack(c, s, snd.snd_una, duplicates, now)
+            process_ack(c, s, una, duplicates, now)
     if c.persisting and snd.snd_wnd:
         c.rtt.answered()
         stop_rto(c)
@@ -234,12 +212,23 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
     return c.state is not State.CLOSED
 
 
-def _accepted(c: Flow) -> None:
-    """Reports that a passive or simultaneous open is complete."""
+def _syn_received(c: Flow, s: Segment, ack: int, now: float) -> bool:
+    """Completes a passive or simultaneous open. Returns whether the segment is processed further."""
+    if ack < 1:
+        c.tcp.counters.dropped_ack += 1
+        send_reset_for(c.tcp, s, now)
+        return False
+    if c.listener is not None and c.listener.full:  # the SYN-ACK is retransmitted, and acknowledged again
+        c.tcp.counters.dropped_backlog += 1
+        return False
+    if not c.rtt.backoff:
+        c.rtt.sample(now - c.syn_sent_at)
+    _opened(c, now)
     if c.listener is None:
         c.on_established()
     else:
         c.listener.on_established(c)
+    return True
 
 
 def _progress(c: Flow, now: float) -> None:

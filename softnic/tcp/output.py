@@ -18,7 +18,7 @@ import struct
 from softnic._native import lib
 from softnic.packet.segment import Flags, Options, Segment, Transmitted
 from softnic.tcp import seq
-from softnic.tcp.arm_timers import arm_pacing, arm_pto, arm_rto, start_rto
+from softnic.tcp.arm_timers import arm_pacing, arm_rto, start_rto
 from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.send_buffer import CUT
@@ -163,25 +163,19 @@ def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: in
     flags = ACK
     if end == buffer.end:
         flags |= (PSH if end > start else 0) | (FIN if fin else 0)
-    words = False
     segment = _segment(c, now, start, flags)
     if end > start:
-        words = add_payload(c, segment, start, end)
+        add_payload(c, segment, start, end)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
         on_blocked(c, now)
         return None
-    c.blocked = False
-    count_sent(c, result)
-    c.ack_pending = False
-    c.delayed_ack.on_piggybacked(now)
-    if words:
-        buffer.cut_at(start + result.consumed)
+    c.carried(start + result.consumed, result.frames, result.wire_bytes, now)
     return result
 
 
-def add_payload(c: Flow, segment: Segment, start: int, end: int) -> bool:
-    """Adds [start, end) and its tag to a segment. Returns whether the bytes are floats."""
+def add_payload(c: Flow, segment: Segment, start: int, end: int) -> None:
+    """Adds [start, end) and its tag to a segment."""
     buffer = c.snd.buffer
     tag_range = buffer.tag_range(start)
     segment.payload = buffer.view(start, end)
@@ -189,7 +183,6 @@ def add_payload(c: Flow, segment: Segment, start: int, end: int) -> bool:
     segment.path_mtu = c.path_mtu
     if tag_range.words:
         segment.block_offset = (start - tag_range.origin) % CUT
-    return tag_range.words
 
 
 def on_blocked(c: Flow, now: float) -> None:
@@ -243,15 +236,15 @@ def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
         snd.scoreboard.sent_again(start, taken, result.wire_bytes, now)
     c.retransmits += 1
     c.recovery.sent_again(c.timestamps.value(now) if c.use_timestamps else None)
-    _sent(c, result.wire_bytes, now)
+    _note_sent(c, result.wire_bytes)
+    c.pacer.sent(result.wire_bytes, now)
     return result.wire_bytes
 
 
-def _sent(c: Flow, wire_bytes: int, now: float) -> None:
-    """Accounts for sent frames in recovery and pacing."""
+def _note_sent(c: Flow, wire_bytes: int) -> None:
+    """Accounts for sent frames in recovery."""
     if not c.recovery.is_open or c.recovery.must_send:
         c.recovery.sent(wire_bytes)
-    c.pacer.sent(wire_bytes, now)
 
 
 def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
@@ -268,23 +261,23 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     budget = _frame_budget(c, written - start, frames, now)
     if not budget:
         return 0
-    end, fin = _extent(c, now, start, budget, force)
+    end = c.segment_end(start, budget, force)
+    if end < 0:
+        _wait_for_window(c, now)
+        return 0
+    fin = snd.fin_queued and end == written and end < snd.snd_una + snd.snd_wnd
     if end == start and not fin:
         return 0
     result = _send_range(c, now, start, end, fin, budget)
     if result is None:
         return 0
     taken = start + result.consumed
+    is_short = taken == written and result.consumed % snd.mss > 0
     if fin and taken == end:
-        taken += 1
-    snd.on_sent(taken, result.wire_bytes, now, taken == written and result.consumed % snd.mss > 0)
-    if taken >= written and snd.scoreboard.pipe < c.congestion.cwnd:
-        snd.scoreboard.mark_app_limited()
-    _sent(c, result.wire_bytes, now)
-    c.last_sent_at = now
-    if c.persisting or c.rto_at == NEVER:
-        start_rto(c, now)
-    arm_pto(c, now)
+        taken, is_short = taken + 1, False
+    _note_sent(c, result.wire_bytes)
+    if c.sent_new(taken, is_short, result.wire_bytes, now):
+        c.tcp.schedule(c)
     return result.wire_bytes
 
 
@@ -309,36 +302,7 @@ def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
     return min(budget, frames)
 
 
-def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
-    """Returns where a segment from `start` ends, and whether it carries the FIN; (start, False): it has to wait."""
-    snd = c.snd
-    buffer, una, mss, super_segment, fin_queued = snd.buffer, snd.snd_una, snd.mss, c.super_segment, snd.fin_queued
-    limit = una + snd.snd_wnd
-    tag_range, natural, closed = buffer.extent(start, fin_queued)
-    flush = c.nodelay or closed or snd.snd_sml <= una
-    end = max(start, min(limit, start + super_segment))
-    end = natural if natural <= end else tag_range.cut_before(start, end)
-    if not tag_range.words and end - start > mss:
-        length = min(end - start, budget * mss)
-        if start + length < natural or not flush:
-            length -= length % mss  # whole frames first; the next call decides about the short one
-        end = start + length
-    length = end - start
-    full = length >= mss or (length > 0 and force)
-    if end < natural:
-        if full or (length and (2 * length >= snd.max_wnd or start + super_segment <= limit)):
-            return end, False  # a super-segment shorter than a frame waits for no window
-        return _wait_for_window(c, now, start), False
-    if fin_queued and end == buffer.end:
-        fin = end < limit
-        return (end, fin) if length or fin else (_wait_for_window(c, now, start), False)
-    if full or (length and flush):
-        return end, False
-    return start, False
-
-
-def _wait_for_window(c: Flow, now: float, start: int) -> int:
+def _wait_for_window(c: Flow, now: float) -> None:
     """Starts the persist timer if nothing is in flight whose acknowledgement could open the window."""
     if not c.snd.scoreboard and not c.persisting:
         start_rto(c, now, persist=True)
-    return start

@@ -68,13 +68,6 @@ class SendState(SendFields):
     def queue_fin(self) -> None:
         self.fin_queued = True
 
-    def on_sent(self, end: int, wire_bytes: int, now: float, short: bool) -> None:
-        """Positions [snd_nxt, end) were sent for the first time; `short`: the last frame is not full."""
-        start, self.snd_nxt = self.snd_nxt, end
-        if short:
-            self.snd_sml = end
-        self.scoreboard.sent(start, end, wire_bytes, now)
-
     @property
     def fin_acknowledged(self) -> bool:
         return self.fin_queued and self.snd_una > self.buffer.end

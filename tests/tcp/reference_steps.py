@@ -281,3 +281,58 @@ def rearm_after_ack(c: Any, now: float, advanced: bool) -> bool:
         return False
     c.trim_at = now + c.trim_after_s
     return bool(c.trim_at < c.scheduled_at)
+
+
+def heard(c: Any, at: int, stamp: int, now: float) -> bool:
+    c.last_heard, c.keepalive_probes = now, 0
+    if stamp >= 0 and at <= c.last_ack_sent and c.use_timestamps:
+        c.timestamps.note(stamp, now)
+    return bool(c.has_soft_error)
+
+
+def segment_end(c: Any, start: int, budget: int, force: bool) -> int:
+    snd, buffer = c.snd, c.snd.buffer
+    limit = snd.snd_una + snd.snd_wnd
+    tag_range, natural, closed = buffer.extent(start, snd.fin_queued)
+    flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
+    end = max(start, min(limit, start + c.super_segment))
+    end = natural if natural <= end else tag_range.cut_before(start, end)
+    if not tag_range.words and end - start > snd.mss:
+        length = min(end - start, budget * snd.mss)
+        if start + length < natural or not flush:
+            length -= length % snd.mss
+        end = start + length
+    length = end - start
+    full = length >= snd.mss or (length > 0 and force)
+    if end < natural:
+        takes = full or (length and (2 * length >= snd.max_wnd or start + c.super_segment <= limit))
+        return int(end) if takes else -1
+    if snd.fin_queued and end == buffer.end:
+        return int(end) if length or end < limit else -1
+    return int(end) if full or (length and flush) else start
+
+
+def carried(c: Any, end: int, frames: int, wire_bytes: int, now: float) -> bool:
+    c.blocked = c.ack_pending = False
+    c.frames_sent += frames
+    c.wire_bytes_sent += wire_bytes
+    on_piggybacked(c, now)
+    c.snd.buffer.cut_at(end)
+    return False
+
+
+def sent_new(c: Any, end: int, is_short: bool, wire_bytes: int, now: float) -> bool:
+    snd = c.snd
+    snd.scoreboard.sent(snd.snd_nxt, end, wire_bytes, now)
+    snd.snd_nxt = end
+    if is_short:
+        snd.snd_sml = end
+    if end >= snd.buffer.end and snd.scoreboard.pipe < c.congestion.cwnd:
+        snd.scoreboard.mark_app_limited()
+    charge_pacing(c, wire_bytes, now)
+    c.last_sent_at = now
+    rto = False
+    if c.persisting or c.rto_at == NEVER:
+        c.persisting, c.unacked_since = False, now
+        rto = arm_rto(c, now)
+    return arm_pto(c, now) or rto

@@ -11,8 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.facades.flow_state import differences, numbers_of, state_of
+from tests.facades.packet import Tag
 from tests.facades.tcp import Ack, TcpConfig
 from tests.tcp import reference_steps as reference
+from tests.tcp.lab import TAGGED
 from tests.tcp.script import Script
 
 NEVER = float("inf")
@@ -32,6 +34,8 @@ def short(random: Random) -> float:
 def set_numbers(c: Any, random: Random) -> None:
     """Sets what the steps read, within its limits."""
     choice = random.choice
+    c.keepalive_probes, c.has_soft_error, c.last_ack_sent = choice((0, 2)), choice((True, False)), 2
+    c.blocked, c.persisting = choice((True, False)), choice((True, False))
     c.use_timestamps, c.use_sack = choice((True, False)), choice((True, True, False))
     c.rto_at, c.scheduled_at, c.trim_at = late(random), late(random), choice((NEVER, late(random)))
     c.unacked_since, c.user_timeout_s = NOW - short(random), choice((0.1, 30.0))
@@ -74,6 +78,7 @@ def set_numbers(c: Any, random: Random) -> None:
 def send(c: Any, random: Random) -> None:
     """Fills the scoreboard: ranges sent, sent again, lost and reported by SACK blocks."""
     board, at = c.snd.scoreboard, 1
+    c.tag(Tag(random.choice((0, TAGGED))))
     c.send(bytes(NXT - 1))
     while at < NXT:
         end = min(NXT, at + random.randrange(1, 12_000))
@@ -99,7 +104,7 @@ def a_begun_ack() -> Ack:
 
 def connection(seed: int) -> Any:
     random = Random(seed)
-    config = TcpConfig(congestion=random.choice(("cubic", "reno")))
+    config = TcpConfig(congestion=random.choice(("cubic", "reno")), send_buffer=1 << 16)
     c = Script(config).accept(timestamps=(1000, 0), window_scale=7, sack_permitted=True)
     send(c, random)
     set_numbers(c, random)
@@ -199,7 +204,36 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: c.rearm_after_ack(NOW, r.random() < 0.5),
         lambda c, r: reference.rearm_after_ack(c, NOW, r.random() < 0.5),
     ),
+    "heard": (lambda c, r: c.heard(*a_sign(r)), lambda c, r: reference.heard(c, *a_sign(r))),
+    "segment end": (lambda c, r: c.segment_end(*a_plan(c, r)), lambda c, r: reference.segment_end(c, *a_plan(c, r))),
+    "carried": (
+        lambda c, r: c.carried(r.randrange(1, NXT), 3, 4000, NOW),
+        lambda c, r: reference.carried(c, r.randrange(1, NXT), 3, 4000, NOW),
+    ),
+    "sent new": (
+        lambda c, r: c.sent_new(NXT + r.randrange(1, 3000), r.random() < 0.5, 3000, NOW),
+        lambda c, r: reference.sent_new(c, NXT + r.randrange(1, 3000), r.random() < 0.5, 3000, NOW),
+    ),
 }
+
+
+def a_sign(random: Random) -> tuple[int, int, float]:
+    """Position and timestamp of a segment."""
+    return random.randrange(4), random.choice((-1, 0, 7, 0xFFFFFFFF)), NOW
+
+
+def a_plan(c: Any, random: Random) -> tuple[int, int, bool]:
+    """Start, frames and `force` of new data, with windows, tags and an end of the stream for which it may wait."""
+    snd, choice = c.snd, random.choice
+    c.nodelay, snd.fin_queued = choice((True, False)), choice((True, False))
+    snd.snd_una = choice((1, 30_000, NXT))
+    snd.snd_wnd, snd.max_wnd = choice((0, 500, 5000, 1 << 16)), choice((900, 1 << 20))
+    snd.snd_sml, c.super_segment = choice((1, NXT)), choice((400, 5000, 1 << 20))
+    c.tag(Tag(choice((0, TAGGED))))
+    c.send(bytes(choice((0, 1, 63, 64, 999, 5000))))
+    if random.random() < 0.5:
+        c.tag(Tag(choice((0, TAGGED))))
+    return choice((NXT, NXT, NXT - 700)), choice((1, 2, 64)), choice((True, False))
 
 
 def told(call: Callable[..., object], ack: Any, *given: object) -> object:
