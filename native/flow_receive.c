@@ -153,7 +153,7 @@ bool sn_flow_heard(sn_flow *flow, int64_t position, int64_t stamp, double now)
 bool sn_flow_begin_ack(sn_flow *flow, sn_ack *ack, int64_t una, double now)
 {
     sn_scoreboard *board = &flow->scoreboard;
-    sn_ack_init(ack, now, board->pipe + board->sacked + board->lost);
+    sn_ack_begin(ack, now, board->pipe + board->sacked + board->lost);
     if (una <= flow->send.snd_una)
         return false;
     flow->send.snd_una = una;
@@ -260,7 +260,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     int64_t position = flow->receive.rcv_nxt, ack = sn_position(snd->iss, s->ack, snd->snd_una);
     uint32_t left = SN_DONE;
     c->frames_received += s->frames;
-    sn_flow_heard(flow, position, s->has_timestamps ? s->ts_value : -1, now);
+    sn_flow_heard(flow, position, s->has_timestamps ? (int64_t)s->ts_value : -1, now);
     if (ack > snd->snd_una) {
         int64_t finished = flow->send_buffer.runs_finished;
         if (acknowledge(flow, ack, now))

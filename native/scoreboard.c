@@ -7,7 +7,7 @@
 
 #include "array.h"
 
-void sn_ack_init(sn_ack *ack, double now, int64_t flight_size)
+void sn_ack_begin(sn_ack *ack, double now, int64_t flight_size)
 {
     *ack = (sn_ack){.now = now, .flight_size = flight_size, .never_retransmitted = true};
 }

@@ -55,7 +55,14 @@ typedef struct {
 } sn_ack;
 /* END OF FIELDS */
 
-void sn_ack_init(sn_ack *ack, double now, int64_t flight_size);
+/* The first range. */
+sn_range *sn_scoreboard_first(const sn_scoreboard *board);
+void sn_scoreboard_mark_lost(sn_scoreboard *board, sn_range *range);
+
+/* The first contiguous bytes marked lost: to `range`. Returns false if there are none. */
+bool sn_scoreboard_first_lost(const sn_scoreboard *board, int64_t *range);
+
+/* C only */
 
 /* Whether a range can be appended without allocating memory. */
 bool sn_scoreboard_has_room(const sn_scoreboard *board);
@@ -63,32 +70,24 @@ bool sn_scoreboard_has_room(const sn_scoreboard *board);
 /* Whether nothing before `una` was retransmitted. */
 bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una);
 
-/* The first range. */
-sn_range *sn_scoreboard_first(const sn_scoreboard *board);
+/* METHODS: views.c shows the functions from here on to Python (flow_steps.h). Those that return int return 0, or -1 if
+   there is no memory; then they have changed nothing. */
 
-/* The functions that return int return 0, or -1 if there is no memory; then they have changed nothing. */
-
+void sn_ack_begin(sn_ack *ack, double now, int64_t flight_size);
 int sn_scoreboard_sent(sn_scoreboard *board, int64_t start, int64_t end, int64_t wire_bytes, double now);
 int sn_scoreboard_sent_again(sn_scoreboard *board, int64_t start, int64_t end, int64_t wire_bytes, double now);
 void sn_scoreboard_mark_app_limited(sn_scoreboard *board);
 void sn_scoreboard_arrived(sn_scoreboard *board, const sn_ack *ack);
 void sn_scoreboard_acknowledge(sn_scoreboard *board, int64_t una, sn_ack *ack);
 int sn_scoreboard_sack(sn_scoreboard *board, int64_t start, int64_t end, sn_ack *ack);
-void sn_scoreboard_mark_lost(sn_scoreboard *board, sn_range *range);
 int sn_scoreboard_mark_head_lost(sn_scoreboard *board, int64_t wire_bytes);
 void sn_scoreboard_on_sack_reneging(sn_scoreboard *board);
 void sn_scoreboard_undo_lost_marks(sn_scoreboard *board);
-
-/* Marks ranges sent before (sent_at, end) as lost that were due `wait` seconds after they were sent. Returns when the
-   last of the others is due, or infinity (softnic/tcp/rack.py). */
 double sn_scoreboard_detect(sn_scoreboard *board, double sent_at, int64_t end, double wait, double now);
-
-/* Marks the first range, and those sent `rtt` and `window` seconds ago or earlier, as lost if they are in flight. */
 void sn_scoreboard_time_out(sn_scoreboard *board, double rtt, double window, double now);
-
-/* The first contiguous bytes marked lost: to `range`. Returns false if there are none. */
-bool sn_scoreboard_first_lost(const sn_scoreboard *board, int64_t *range);
-
 void sn_scoreboard_clear(sn_scoreboard *board);
+
+/* END OF METHODS */
+/* all */
 
 #endif

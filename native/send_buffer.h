@@ -62,26 +62,18 @@ typedef struct {
 
 /* Appends a tag range at `position`, in the place of one that begins there. */
 int sn_send_buffer_tag(sn_send_buffer *buffer, int64_t position, uint32_t tag, uint8_t tos, bool words);
-void sn_send_buffer_no_floats(sn_send_buffer *buffer);
 const sn_tag_range *sn_send_buffer_tag_range(const sn_send_buffer *buffer, int64_t position);
 const sn_tag_range *sn_send_buffer_last_range(const sn_send_buffer *buffer);
 
 /* The last position before `limit` where a segment from `position` may end if more follows. */
 int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int64_t limit);
 void sn_send_buffer_extent(const sn_send_buffer *buffer, int64_t position, bool flush, sn_extent *extent);
-int64_t sn_send_buffer_reach(const sn_send_buffer *buffer, int64_t position, int64_t limit, bool flush);
-int sn_send_buffer_cut_at(sn_send_buffer *buffer, int64_t position);
 
 /* How many more bytes may be written. */
 int64_t sn_send_buffer_free(const sn_send_buffer *buffer);
 
-/* Makes contiguous space for the next bytes at `end`, in memory of twice the capacity. Returns its size. */
-int64_t sn_send_buffer_space(sn_send_buffer *buffer);
-
 /* Whether `cut_at` needs no memory. */
 bool sn_send_buffer_has_room(const sn_send_buffer *buffer);
-int64_t sn_send_buffer_segment_start(const sn_send_buffer *buffer, int64_t position);
-void sn_send_buffer_release(sn_send_buffer *buffer, int64_t position);
 
 /* Where the byte at `position` lies. */
 const uint8_t *sn_send_buffer_data(const sn_send_buffer *buffer, int64_t position);
@@ -93,5 +85,18 @@ int sn_send_buffer_add_run(sn_send_buffer *buffer, int64_t start, const uint8_t 
 /* The run with this position, or NULL. */
 sn_send_run *sn_send_buffer_run_at(const sn_send_buffer *buffer, int64_t position);
 void sn_send_buffer_clear_runs(sn_send_buffer *buffer);
+
+/* C only */
+/* METHODS: views.c shows the functions from here on to Python (flow_steps.h). */
+
+void sn_send_buffer_no_floats(sn_send_buffer *buffer);
+int64_t sn_send_buffer_space(sn_send_buffer *buffer);
+int64_t sn_send_buffer_reach(const sn_send_buffer *buffer, int64_t position, int64_t limit, bool flush);
+int sn_send_buffer_cut_at(sn_send_buffer *buffer, int64_t position);
+int64_t sn_send_buffer_segment_start(const sn_send_buffer *buffer, int64_t position);
+void sn_send_buffer_release(sn_send_buffer *buffer, int64_t position);
+
+/* END OF METHODS */
+/* all */
 
 #endif

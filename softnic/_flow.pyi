@@ -20,6 +20,8 @@ class _View:
 class AckFields:
     @property
     def address(self) -> int: ...
+    def begin(self, now: float, flight_size: int, /) -> None:
+        """Forgets the news of the last acknowledgement."""
 
 class ConnectionFields(_View):
     def heard(self, position: int, stamp: int, now: float, /) -> bool:
@@ -87,8 +89,71 @@ class ReceiveFields(_View):
     def accepts(self, position: int, length: int, /) -> bool:
         """Whether a segment overlaps the window, or is empty and lies inside it or at an edge."""
 
-class ScoreboardFields(_View): ...
-class SendBufferFields(_View): ...
+class ScoreboardFields(_View):
+    def sent(self, start: int, end: int, wire_bytes: int, now: float, /) -> object:
+        """Appends bytes [start, end), sent for the first time."""
+
+    def sent_again(self, start: int, end: int, wire_bytes: int, now: float, /) -> object:
+        """Records that bytes [start, end) of the scoreboard were retransmitted."""
+
+    def mark_app_limited(self) -> None:
+        """The application has nothing more to send, although the window is not full."""
+
+    def arrived(self, ack: AckFields, /) -> None:
+        """Counts the news of an acknowledgement, after all of it was processed."""
+
+    def acknowledge(self, una: int, ack: AckFields, /) -> None:
+        """Removes everything before `una`, which has arrived."""
+
+    def sack(self, start: int, end: int, ack: AckFields, /) -> object:
+        """Marks bytes [start, end) as arrived out of order."""
+
+    def mark_head_lost(self, wire_bytes: int, /) -> object:
+        """Marks the first `wire_bytes` as lost if they are in flight, for peers without SACK."""
+
+    def on_sack_reneging(self) -> None:
+        """Reverts SACKED marks: the peer has dropped what it reported (RFC 2018, section 8)."""
+
+    def undo_lost_marks(self) -> None:
+        """Reverts LOST marks after a spurious retransmission."""
+
+    def detect(self, sent_at: float, end: int, wait: float, now: float, /) -> float:
+        """Marks ranges as lost that left before (`sent_at`, `end`), `wait` seconds ago.
+
+        Returns when the others will be lost unless they arrive; infinity: there are none.
+        """
+
+    def time_out(self, rtt: float, window: float, now: float, /) -> None:
+        """Marks the first range, and others sent `rtt` and `window` seconds ago, as lost."""
+
+    def clear(self) -> None:
+        """Removes everything at the end of the connection."""
+
+class SendBufferFields(_View):
+    def no_floats(self) -> None:
+        """Treats tagged bytes as plain ones, for a peer without a compressing NIC: they may be cut anywhere.
+
+        To be called before anything is sent.
+        """
+
+    def space(self) -> int:
+        """Makes contiguous space for the next bytes at `end`, in memory of twice the capacity. Returns its size."""
+
+    def reach(self, position: int, limit: int, flush: bool, /) -> int:
+        """Returns where a segment from `position` ends, at most at `limit`."""
+
+    def cut_at(self, position: int, /) -> object:
+        """Records that a segment ended here, if that is an odd cut. Raises MemoryError."""
+
+    def segment_start(self, position: int, /) -> int:
+        """Returns where the segment with this byte starts: in a tagged range, at a cut."""
+
+    def release(self, position: int, /) -> None:
+        """Releases what no retransmission needs: everything before `position` is acknowledged.
+
+        `ZeroCopyRuns.drop_finished` is to be called then.
+        """
+
 class ReassemblyFields(_View): ...
 
 class RetransmissionTimeoutFields(_View):

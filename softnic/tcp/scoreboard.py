@@ -8,7 +8,8 @@ Every range is in flight (OUT), has arrived out of order (SACKED), or counts as 
 which makes it a new range in flight. `pipe` (RFC 6675) is the wire bytes in flight. Ranges adjoin, from `snd_una` to
 `snd_nxt`; adjacent SACKED ranges are joined.
 
-The operations are C (native/scoreboard.c), because the fast path uses them too.
+The operations are C (native/scoreboard.c), because the fast path uses them too; those that need memory raise
+MemoryError.
 """
 
 from __future__ import annotations
@@ -61,19 +62,11 @@ class Ack(AckFields):
         self.newest: SentRange = self.c.newest
         """The one of the ranges that have arrived that was sent last, if `has_newest`."""
 
-    def begin(self, now: float, flight_size: int) -> None:
-        lib.sn_ack_init(self.c, now, flight_size)
-
 
 def new_ack(now: float, flight_size: int) -> Ack:
     ack = Ack()
     ack.begin(now, flight_size)
     return ack
-
-
-def _check(result: int) -> None:
-    if result:
-        raise MemoryError("no memory for the scoreboard of a connection")
 
 
 class Scoreboard(ScoreboardFields):
@@ -123,62 +116,11 @@ class Scoreboard(ScoreboardFields):
         """No range in flight is a retransmission."""
         return all(sent.never_retransmitted or sent.state != OUT for sent in self.ranges)
 
-    def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
-        """Appends bytes [start, end), sent for the first time."""
-        _check(lib.sn_scoreboard_sent(self._c, start, end, wire_bytes, now))
-
-    def mark_app_limited(self) -> None:
-        """The application has nothing more to send, although the window is not full."""
-        lib.sn_scoreboard_mark_app_limited(self._c)
-
-    def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
-        """Records that bytes [start, end) of the scoreboard were retransmitted."""
-        _check(lib.sn_scoreboard_sent_again(self._c, start, end, wire_bytes, now))
-
-    def arrived(self, ack: Ack) -> None:
-        """Counts the news of an acknowledgement, after all of it was processed."""
-        lib.sn_scoreboard_arrived(self._c, ack.c)
-
-    def acknowledge(self, una: int, ack: Ack) -> None:
-        """Removes everything before `una`, which has arrived."""
-        lib.sn_scoreboard_acknowledge(self._c, una, ack.c)
-
-    def sack(self, start: int, end: int, ack: Ack) -> None:
-        """Marks bytes [start, end) as arrived out of order."""
-        _check(lib.sn_scoreboard_sack(self._c, start, end, ack.c))
-
     def mark_lost(self, sent: SentRange) -> None:
         """Marks a range in flight as lost."""
         lib.sn_scoreboard_mark_lost(self._c, sent)
-
-    def detect(self, sent_at: float, end: int, wait: float, now: float) -> float:
-        """Marks ranges as lost that left before (`sent_at`, `end`), `wait` seconds ago.
-
-        Returns when the others will be lost unless they arrive; infinity: there are none.
-        """
-        return float(lib.sn_scoreboard_detect(self._c, sent_at, end, wait, now))
-
-    def time_out(self, rtt: float, window: float, now: float) -> None:
-        """Marks the first range, and others sent `rtt` and `window` seconds ago, as lost."""
-        lib.sn_scoreboard_time_out(self._c, rtt, window, now)
-
-    def mark_head_lost(self, wire_bytes: int) -> None:
-        """Marks the first `wire_bytes` as lost if they are in flight, for peers without SACK."""
-        _check(lib.sn_scoreboard_mark_head_lost(self._c, wire_bytes))
-
-    def on_sack_reneging(self) -> None:
-        """Reverts SACKED marks: the peer has dropped what it reported (RFC 2018, section 8)."""
-        lib.sn_scoreboard_on_sack_reneging(self._c)
-
-    def undo_lost_marks(self) -> None:
-        """Reverts LOST marks after a spurious retransmission."""
-        lib.sn_scoreboard_undo_lost_marks(self._c)
 
     def first_lost(self) -> tuple[int, int] | None:
         """Returns the first contiguous range marked lost."""
         found = ffi.new("int64_t[2]")
         return (found[0], found[1]) if self.lost and lib.sn_scoreboard_first_lost(self._c, found) else None
-
-    def clear(self) -> None:
-        """Removes everything at the end of the connection."""
-        lib.sn_scoreboard_clear(self._c)

@@ -102,7 +102,7 @@ class SendBuffer(SendBufferFields):
         """Returns contiguous space for the next bytes, to be reported by `wrote`; empty if the buffer is full."""
         if self.memory_size < 2 * self.capacity:
             self._move(2 * self.capacity, max(self.start, self.zerocopy.zerocopy_end))
-        size = lib.sn_send_buffer_space(self._c)
+        size = self.space()
         tail = self.end - self.origin
         return self._memory[tail : tail + size]
 
@@ -174,13 +174,6 @@ class SendBuffer(SendBufferFields):
             raise ValueError(f"byte {position - 1} of the stream is already written or tagged")
         self._add_tag(position, tag, words and self.floats)
 
-    def no_floats(self) -> None:
-        """Treats tagged bytes as plain ones, for a peer without a compressing NIC: they may be cut anywhere.
-
-        To be called before anything is sent.
-        """
-        lib.sn_send_buffer_no_floats(self._c)
-
     @property
     def last_tag(self) -> Tag:
         number: int = lib.sn_send_buffer_last_range(self._c).tag
@@ -199,24 +192,6 @@ class SendBuffer(SendBufferFields):
         # quicker than TagRange()
         tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))
         return tag_range, end, closed
-
-    def reach(self, position: int, limit: int, flush: bool) -> int:
-        """Returns where a segment from `position` ends, at most at `limit`."""
-        return int(lib.sn_send_buffer_reach(self._c, position, limit, flush))
-
-    def cut_at(self, position: int) -> None:
-        """Records that a segment ended here, if that is an odd cut."""
-        if lib.sn_send_buffer_cut_at(self._c, position):
-            raise MemoryError("no memory for a cut")
-
-    def segment_start(self, position: int) -> int:
-        """Returns where the segment with this byte starts: in a tagged range, at a cut."""
-        return int(lib.sn_send_buffer_segment_start(self._c, position))
-
-    def release(self, position: int) -> None:
-        """Releases what no retransmission needs: everything before `position` is acknowledged."""
-        lib.sn_send_buffer_release(self._c, position)
-        self.zerocopy.drop_finished()
 
     def release_memory(self) -> None:
         """Releases the memory if it is empty."""

@@ -26,7 +26,7 @@ def test_compressed_acknowledgements_do_not_raise_the_rate() -> None:
     bbr, flight = Bbr(1000), Scoreboard()
 
     def send(number: int) -> None:
-        flight.sent(number * 1000, (number + 1) * 1000, 1000, now=number * 0.001)
+        flight.sent(number * 1000, (number + 1) * 1000, 1000, number * 0.001)
 
     def acknowledge(una: int, now: float) -> None:
         told = ack(0, flight.size, now=now, rtt=0.002)

@@ -131,7 +131,7 @@ static void acknowledge_slowly(input *in, int64_t una)
     sn_scoreboard *board = &flow.scoreboard;
     const int64_t all = board->delivered + board->pipe + board->lost;
     sn_ack ack;
-    sn_ack_init(&ack, now, board->pipe + board->sacked + board->lost);
+    sn_ack_begin(&ack, now, board->pipe + board->sacked + board->lost);
     if (una > flow.send.snd_una) {
         flow.send.snd_una = una;
         sn_send_buffer_release(&flow.send_buffer, una);
