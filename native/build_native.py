@@ -65,6 +65,7 @@ _RESULT = {
     "int": "return done({call})",
     "int64_t": "return PyLong_FromLongLong({call})",
     "double": "return PyFloat_FromDouble({call})",
+    "sn_maybe_number": "return maybe_number({call})",
 }
 """How the result of a C function becomes that of a method."""
 _METHOD = """

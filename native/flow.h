@@ -110,10 +110,11 @@ typedef struct {
     int64_t backoff;
 } sn_retransmission_timeout;
 
-enum { SN_OTHER_CONGESTION = 0, SN_RENO = 1, SN_CUBIC = 2 };
+enum { SN_RENO = 1, SN_CUBIC = 2, SN_BBR = 3 };
+enum { SN_BBR_STARTUP = 0, SN_BBR_DRAIN = 1, SN_BBR_PROBE_BW = 2, SN_BBR_PROBE_RTT = 3 };
 
 typedef struct {
-    int64_t algorithm; /* one of the above; OTHER: Python alone knows how the window grows */
+    int64_t algorithm;
     int64_t smss;
     int64_t cwnd;
     int64_t ssthresh;
@@ -125,6 +126,22 @@ typedef struct {
     double k;
     double estimate;
     double seen_at;
+    int64_t mode; /* BBR, from here on */
+    double gain;
+    double rate;
+    double least_rtt;
+    double least_rtt_at;
+    int64_t round;
+    int64_t round_ends;
+    double full_rate;
+    int64_t full_rounds;
+    int64_t phase;
+    double phase_at;
+    sn_maybe_number probe_ends;
+    int64_t limited_until;
+    int64_t resume;
+    int64_t rates_until; /* the round of the newest of `rates` */
+    double rates[10];    /* the greatest of each of the last rounds, at its number modulo 10; 0: none */
 } sn_congestion;
 
 typedef struct {

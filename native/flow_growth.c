@@ -1,5 +1,5 @@
-/* Round trips and congestion windows of the loss-free path: softnic/tcp/rto.py, rack.py, hystart.py, congestion.py,
-   reno.py, cubic.py and pacing.py, expression by expression. */
+/* Round trips, congestion windows and pacing: softnic/tcp/rto.py, rack.py, hystart.py, congestion.py, reno.py, cubic.py
+   and pacing.py describe them. */
 #include "flow_steps.h"
 
 #include <math.h>
@@ -86,6 +86,11 @@ double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int6
     return after > 0.01 ? after : 0.01;
 }
 
+void sn_hystart_restart(sn_hystart *h)
+{
+    *h = (sn_hystart){.last = INFINITY, .current = INFINITY, .baseline = INFINITY};
+}
+
 int64_t sn_hystart_on_ack(sn_hystart *h, int64_t una, int64_t nxt, double rtt)
 {
     if (rtt > 0) {
@@ -158,6 +163,10 @@ static void cubic_avoid(sn_congestion *c, const sn_ack *ack, int64_t arrived, bo
 void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack)
 {
     sn_congestion *c = &flow->congestion;
+    if (c->algorithm == SN_BBR) {
+        sn_bbr_on_ack(c, ack);
+        return;
+    }
     if (ack->rtt > 0)
         c->restarting = false;
     int64_t left = ack->wire_bytes;
@@ -184,23 +193,33 @@ void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack)
         reno_avoid(c, left);
 }
 
-void sn_restart_window(sn_congestion *c, sn_hystart *hystart)
+void sn_congestion_on_idle(sn_flow *flow)
 {
+    sn_congestion *c = &flow->congestion;
     const int64_t initial = 10 * c->smss;
+    if (c->algorithm == SN_BBR)
+        return;
     if (initial < c->cwnd)
         c->cwnd = initial;
-    *hystart = (sn_hystart){.last = INFINITY, .current = INFINITY, .baseline = INFINITY};
+    sn_hystart_restart(&flow->hystart);
     c->restarting = true;
 }
 
-bool sn_update_pacing(sn_pacer *pacer, const sn_congestion *c, const sn_retransmission_timeout *rtt,
-                      double link_full_at, double now)
+double sn_congestion_pacing_rate(const sn_congestion *c, double rtt)
 {
+    if (c->algorithm == SN_BBR)
+        return sn_bbr_pacing_rate(c, rtt);
+    return c->restarting ? NAN : (2 * c->cwnd < c->ssthresh ? 2.0 : 1.2) * (double)c->cwnd / rtt;
+}
+
+bool sn_pacer_update(sn_pacer *pacer, const sn_congestion *c, const sn_retransmission_timeout *rtt,
+                     double link_full_at, double now)
+{
+    const double shortest = 0.002;
+    /* srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows. */
     double least = smaller(rtt->srtt, rtt->latest);
-    if (least >= 0.002 && now - link_full_at > rtt->srtt && !c->restarting)
-        pacer->rate = (2 * c->cwnd < c->ssthresh ? 2.0 : 1.2) * (double)c->cwnd / least;
-    else
-        pacer->rate = NAN;
+    bool paced = least >= shortest && now - link_full_at > rtt->srtt;
+    pacer->rate = paced ? sn_congestion_pacing_rate(c, least) : NAN;
     return !isnan(pacer->rate);
 }
 

@@ -76,7 +76,7 @@ bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
         tuning_needs_python(flow, s, ack > snd->snd_una, now))
         return false;
     if (ack > snd->snd_una)
-        return flow->congestion.algorithm != SN_OTHER_CONGESTION && sn_scoreboard_sent_once(&flow->scoreboard, ack);
+        return sn_scoreboard_sent_once(&flow->scoreboard, ack);
     bool older = ack <= snd->snd_wl2 && rcv->rcv_nxt < snd->snd_wl1;
     bool changes = !older && (int64_t)s->window << snd->scale != snd->snd_wnd;
     return s->length || changes || flow->scoreboard.count == 0; /* else it is a duplicate */

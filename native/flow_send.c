@@ -87,7 +87,7 @@ static int64_t frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, doubl
             return 0;
         budget = 1;
     }
-    if (sn_update_pacing(&flow->pacer, congestion, &flow->retransmission_timeout, link_full_at, now)) {
+    if (sn_pacer_update(&flow->pacer, congestion, &flow->retransmission_timeout, link_full_at, now)) {
         int64_t burst = sn_pacer_burst(&flow->pacer, congestion->smss, now);
         if (burst == 0) {
             *wait = true;
@@ -161,11 +161,11 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
     int64_t start = snd->snd_nxt, written = flow->send_buffer.end;
     uint32_t left = SN_DONE;
     if (start < written) {
-        if (flow->congestion.algorithm == SN_OTHER_CONGESTION || now >= c->path_mtu_until ||
+        if (now >= c->path_mtu_until ||
             !sn_scoreboard_has_room(&flow->scoreboard) || !sn_send_buffer_has_room(&flow->send_buffer))
             return 0;
         if (flow->scoreboard.count == 0 && now - c->last_sent_at > flow->retransmission_timeout.rto)
-            sn_restart_window(&flow->congestion, &flow->hystart);
+            sn_congestion_on_idle(flow);
         bool wait = false;
         int64_t budget = frame_budget(flow, written - start, frames, link_full_at, now, &wait), end = start;
         if (wait) {

@@ -50,8 +50,14 @@ void sn_retransmission_timeout_answered(sn_retransmission_timeout *rtt);
 void sn_minimum_rtt_sample(sn_minimum_rtt *minimum, double rtt, double now);
 void sn_rack_update(sn_flow *flow, const sn_ack *ack, sn_maybe_number repeat_rtt);
 double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int64_t smss, double srtt);
+void sn_hystart_restart(sn_hystart *hystart);
 int64_t sn_hystart_on_ack(sn_hystart *hystart, int64_t una, int64_t nxt, double rtt);
+void sn_congestion_begin_bbr(sn_congestion *congestion);
 void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack);
+void sn_congestion_on_idle(sn_flow *flow);
+sn_maybe_number sn_congestion_pacing_rate(const sn_congestion *congestion, double rtt);
+bool sn_pacer_update(sn_pacer *pacer, const sn_congestion *congestion, const sn_retransmission_timeout *rtt,
+                     double link_full_at, double now);
 int64_t sn_pacer_burst(const sn_pacer *pacer, int64_t smss, double now);
 void sn_pacer_sent(sn_pacer *pacer, int64_t wire_bytes, double now);
 int64_t sn_send_position(const sn_send *send, uint32_t acknowledgement);
@@ -76,11 +82,8 @@ int sn_flow_sent_new(sn_flow *flow, int64_t end, bool is_short, int64_t wire_byt
 
 /* END OF METHODS */
 
-/* Restarts after an idle time longer than a timeout. */
-void sn_restart_window(sn_congestion *congestion, sn_hystart *hystart);
-
-/* Sets the pacing rate of what is sent from here on. Returns whether there is one. */
-bool sn_update_pacing(sn_pacer *pacer, const sn_congestion *congestion, const sn_retransmission_timeout *rtt,
-                      double link_full_at, double now);
+/* What sn_congestion_on_ack and sn_congestion_pacing_rate do for BBR (bbr.c). */
+void sn_bbr_on_ack(sn_congestion *congestion, const sn_ack *ack);
+double sn_bbr_pacing_rate(const sn_congestion *congestion, double rtt);
 
 #endif

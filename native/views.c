@@ -208,10 +208,14 @@ static int set_maybe_position(PyObject *object, PyObject *value, void *closure)
     return 0;
 }
 
+static PyObject *maybe_number(double number)
+{
+    return isnan(number) ? Py_NewRef(Py_None) : PyFloat_FromDouble(number);
+}
+
 static PyObject *get_maybe_number(PyObject *object, void *closure)
 {
-    double number = FIELD(object, double, closure);
-    return isnan(number) ? Py_NewRef(Py_None) : PyFloat_FromDouble(number);
+    return maybe_number(FIELD(object, double, closure));
 }
 
 static int set_maybe_number(PyObject *object, PyObject *value, void *closure)

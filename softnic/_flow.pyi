@@ -167,10 +167,31 @@ class RetransmissionTimeoutFields(_View):
         """Ends backoff: new data was acknowledged."""
 
 class CongestionFields(_View):
+    def begin_bbr(self) -> None:
+        """Sets BBR's fields before its first acknowledgement."""
+
     def on_ack(self, ack: Any, /) -> None:
         """Grows the window after an acknowledgement outside recovery."""
 
+    def on_idle(self) -> None:
+        """Restarts after an idle time longer than a timeout: window and round trips are outdated (RFC 5681, section
+        4.1).
+
+        HyStart++ restarts too (RFC 9406, section 4.3). BBR does not: its measurements stay valid, and pacing keeps the
+        first window from being a burst.
+        """
+
+    def pacing_rate(self, rtt: float, /) -> float | None:
+        """Returns the pacing rate in wire bytes per second; None: not paced.
+
+        Above window / round trip, so that pacing does not limit growth (as in Linux: 2 times in slow start, then 1.2
+        times). The first window after an idle time is not paced: its round trip is not known yet.
+        """
+
 class HystartFields(_View):
+    def restart(self) -> None:
+        """Forgets all round trips."""
+
     def on_ack(self, una: int, nxt: int, rtt: float, /) -> int:
         """Returns by what the growth of slow start is divided; 0: it ends here (RFC 9406, section 4.2)."""
 
@@ -191,6 +212,14 @@ class RackFields(_View):
         """Returns the probe timeout in seconds (RFC 8985, section 7.2); infinity: no probe is sent."""
 
 class PacerFields(_View):
+    def update(
+        self, congestion: CongestionFields, rtt: RetransmissionTimeoutFields, link_full_at: float, now: float, /
+    ) -> bool:
+        """Sets the rate of what is sent from here on. Returns whether there is one.
+
+        A link whose own queue was full within a round trip paces by itself, and evenly between streams.
+        """
+
     def burst(self, smss: int, now: float, /) -> int:
         """Returns the number of frames that may leave now."""
 

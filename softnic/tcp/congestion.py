@@ -8,7 +8,7 @@ without its limit of two segments, because our receivers acknowledge once a batc
 no growth of an unused window (RFC 7661); pacing. Algorithms differ in how a window grows after slow start, and in what
 remains of it after a loss. Retransmission is not their task (recovery.py).
 
-Windows of the algorithms with a `number` grow in C (native/flow_growth.c); others override `on_ack`.
+Windows grow in C (native/flow_growth.c, bbr.c).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Congestion(CongestionFields):
     """Base of the algorithms. `before` is the one that it replaces, and whose window it continues with."""
 
     name: ClassVar[str]
-    number: ClassVar[int] = 0
-    """Number of the algorithm in native/flow.h; 0: its window grows in Python only."""
+    number: ClassVar[int]
+    """Number of the algorithm in native/flow.h."""
     reduces: ClassVar[bool] = True
     """A loss reduces the window, by proportional rate reduction (RFC 6937)."""
 
     algorithm: int
-    """`number`, for the fast path."""
+    """`number`, for C."""
     smss: int
     cwnd: int
     ssthresh: int
@@ -61,27 +61,6 @@ class Congestion(CongestionFields):
         if first:
             self.on_loss(flight_size, now)
         self.cwnd = self.smss
-
-    def on_idle(self) -> None:
-        """Restarts after an idle time longer than a timeout: window and round trips are outdated (RFC 5681, section
-        4.1).
-
-        HyStart++ restarts too (RFC 9406, section 4.3).
-        """
-        self.cwnd = min(self.cwnd, INITIAL_WINDOW * self.smss)
-        self.hystart.restart()
-        self.restarting = True
-
-    def pacing_rate(self, rtt: float) -> float | None:
-        """Returns the pacing rate in wire bytes per second; None: not paced.
-
-        Above window / round trip, so that pacing does not limit growth (as in Linux: 2 times in slow start, then 1.2
-        times). The first window after an idle time is not paced: its round trip is not known yet.
-        """
-        if self.restarting:
-            return None
-        cwnd = self.cwnd
-        return (2.0 if 2 * cwnd < self.ssthresh else 1.2) * cwnd / rtt
 
     def set_window(self, cwnd: int) -> None:
         """Sets the window as recovery requires."""

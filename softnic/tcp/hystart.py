@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from softnic._flow import HystartFields, Memory
 
-_NEVER = float("inf")
-
 
 class HyStart(HystartFields):
     __slots__ = ()
@@ -29,8 +27,3 @@ class HyStart(HystartFields):
     def __init__(self, *, memory: Memory | None = None) -> None:
         del memory
         self.restart()
-
-    def restart(self) -> None:
-        """Forgets all round trips."""
-        self.window_end = self.samples = self.rounds = 0
-        self.last = self.current = self.baseline = _NEVER

@@ -1,18 +1,14 @@
 """Pacing: spreads a window over the round trip, so that it does not fill the bottleneck's queue at once.
 
-Bursts last `BURST_S` at the rate of congestion control, because each costs a turn of the daemon. Paths shorter than
-`SHORTEST_RTT_S` are not paced: a window is hardly longer than a burst there, and timers are too coarse. Nor is a stream
+Bursts last a millisecond at the rate of congestion control, because each costs a turn of the daemon. Paths shorter than
+two milliseconds are not paced: a window is hardly longer than a burst there, and timers are too coarse. Nor is a stream
 that waits for the node's own link (`Pacer.update`).
 """
 
 from __future__ import annotations
 
 from softnic._flow import Memory, PacerFields
-from softnic.tcp.congestion import Congestion
-from softnic.tcp.rto import RetransmissionTimeout
 
-BURST_S = 0.001
-SHORTEST_RTT_S = 0.002
 CREDIT_S = 0.008
 """Limit of the extension of a late burst: without it a measured rate (bbr.py) would become that of late turns."""
 
@@ -30,18 +26,6 @@ class Pacer(PacerFields):
     def __init__(self, *, memory: Memory | None = None) -> None:
         del memory
         self.rate = None
-
-    def update(self, congestion: Congestion, rtt: RetransmissionTimeout, link_full_at: float, now: float) -> bool:
-        """Sets the rate of what is sent from here on. Returns whether there is one.
-
-        A link whose own queue was full within a round trip paces by itself, and evenly between streams.
-        """
-        srtt = rtt.srtt
-        # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
-        least = min(srtt, rtt.latest)
-        paced = least >= SHORTEST_RTT_S and now - link_full_at > srtt
-        rate = self.rate = congestion.pacing_rate(least) if paced else None
-        return rate is not None
 
     def woken(self, late_s: float) -> None:
         """Extends the next burst: its timer was late by `late_s`."""

@@ -151,6 +151,31 @@ def _avoid_as_cubic(cubic: Any, ack: Any, arrived: int, used: bool) -> None:
     cubic.cwnd += int((target - window) / window * frames * cubic.smss)
 
 
+def on_idle(window: Any) -> None:
+    h = window.hystart
+    if window.name == "bbr":
+        return
+    window.cwnd = min(window.cwnd, 10 * window.smss)
+    window.restarting = True
+    h.window_end = h.samples = h.rounds = 0
+    h.last = h.current = h.baseline = NEVER
+
+
+def update_pacing(c: Any, window: Any, link_full_at: float, now: float) -> bool:
+    least = min(c.rtt.srtt, c.rtt.latest)
+    paced = least >= 0.002 and now - link_full_at > c.rtt.srtt
+    c.pacer.rate = _pacing_rate(window, least) if paced else None
+    return c.pacer.rate is not None
+
+
+def _pacing_rate(window: Any, rtt: float) -> float | None:
+    if window.name == "bbr":
+        return float(window.gain * window.rate if window.rate else 2.885 * window.cwnd / rtt)
+    if window.restarting:
+        return None
+    return float((2.0 if 2 * window.cwnd < window.ssthresh else 1.2) * window.cwnd / rtt)
+
+
 def pacing_burst(c: Any, now: float) -> int:
     pacer = c.pacer
     if pacer.rate is None:

@@ -63,7 +63,7 @@ class Path:
         self.delivered = [0] * self.ROUND
         """Bytes delivered at each step of the last round trip."""
 
-    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[BbrMode, float, int]]:
+    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[int, float, int]]:
         """Runs for `seconds`; returns BBR's mode, pacing gain and window after each step."""
         found, bbr = [], self.bbr
         for _ in range(round(seconds / self.STEP)):
@@ -89,29 +89,29 @@ class TestPath:
         """A path on which BBR has left STARTUP and found the available rate."""
         path = Path()
         path.run(3)
-        assert path.bbr.mode is BbrMode.PROBE_BW
+        assert path.bbr.mode == BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
         return path
 
     def test_pacing_gain_cycle_probes_in_one_round_trip_of_eight_and_drains_in_the_next(self, path: Path) -> None:
         steps = path.run(8 * (path.RTT + path.STEP))
-        gains = [round(gain, 2) for mode, gain, _ in steps if mode is BbrMode.PROBE_BW]
+        gains = [round(gain, 2) for mode, gain, _ in steps if mode == BbrMode.PROBE_BW]
         assert set(gains) == {0.75, 1.0, 1.25}
         assert gains.count(1.25) == pytest.approx(len(steps) / 8, abs=2)
 
     def test_no_probe_rtt_at_the_start(self) -> None:
         """The minimum round-trip time does not expire before one was measured, at any time of the clock."""
-        assert Path().run(3)[0][0] is BbrMode.STARTUP
+        assert Path().run(3)[0][0] == BbrMode.STARTUP
         assert BbrMode.PROBE_RTT not in {mode for mode, _, _ in Path().run(3)}
 
     def test_rates_measured_in_probe_rtt_are_ignored(self) -> None:
         """It lasts twice the ten round trips for which a rate is kept."""
         path = Short()
         path.run(3)
-        while path.run(path.STEP)[0][0] is not BbrMode.PROBE_RTT:
+        while path.run(path.STEP)[0][0] != BbrMode.PROBE_RTT:
             assert path.now < 86_400 + 60
         path.run(0.2 + path.RTT, rate=4 * 1000 / path.RTT)
-        assert path.bbr.mode is BbrMode.PROBE_BW
+        assert path.bbr.mode == BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
     def test_the_window_is_two_bandwidth_delay_products(self, path: Path) -> None:
@@ -138,10 +138,10 @@ class TestPath:
     def test_probe_rtt_after_ten_seconds(self, path: Path) -> None:
         before = path.bbr.cwnd
         steps = path.run(8)
-        dry = [cwnd for mode, _, cwnd in steps if mode is BbrMode.PROBE_RTT]
+        dry = [cwnd for mode, _, cwnd in steps if mode == BbrMode.PROBE_RTT]
         assert set(dry) == {4000}
         assert len(dry) * path.STEP == pytest.approx(0.2, abs=0.01)
-        assert steps[-1][0] is BbrMode.PROBE_BW
+        assert steps[-1][0] == BbrMode.PROBE_BW
         assert steps[-1][2] == pytest.approx(before, rel=0.02)
 
 

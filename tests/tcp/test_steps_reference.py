@@ -40,6 +40,7 @@ def set_numbers(c: Any, random: Random) -> None:
     c.rto_at, c.scheduled_at, c.trim_at = late(random), late(random), choice((NEVER, late(random)))
     c.unacked_since, c.user_timeout_s = NOW - short(random), choice((0.1, 30.0))
     rtt, minimum, window = c.rtt, c.rack.minimum, c.congestion
+    rtt.latest = short(random)
     rtt.srtt, rtt.rttvar, rtt.rto, rtt.backoff = short(random), short(random), 0.3, choice((0, 0, 1, 5, 40))
     minimum.before, minimum.now, minimum.since = (
         choice((NEVER, 0.01)),
@@ -152,6 +153,11 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: c.congestion.on_ack(an_ack(c, r)),
         lambda c, r: reference.grow_window(c, an_ack(c, r)),
     ),
+    "idle": (lambda c, r: any_window(c, r).on_idle(), lambda c, r: reference.on_idle(any_window(c, r))),
+    "pacing": (
+        lambda c, r: c.pacer.update(any_window(c, r), c.rtt, NOW - short(r), NOW),
+        lambda c, r: reference.update_pacing(c, any_window(c, r), NOW - short(r), NOW),
+    ),
     "burst": (lambda c, _: c.pacer.burst(c.congestion.smss, NOW), lambda c, _: reference.pacing_burst(c, NOW)),
     "charge": (
         lambda c, r: c.pacer.sent(r.randrange(1 << 20), NOW),
@@ -215,6 +221,14 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: reference.sent_new(c, NXT + r.randrange(1, 3000), r.random() < 0.5, 3000, NOW),
     ),
 }
+
+
+def any_window(c: Any, random: Random) -> Any:
+    """The connection's congestion control, BBR sometimes: test_bbr_reference.py has the rest of it."""
+    if random.random() < 0.3:
+        c.set_congestion("bbr")
+        c.congestion.rate, c.congestion.gain = random.choice((0.0, 1e7 * random.random())), random.choice((0.75, 1.25))
+    return c.congestion
 
 
 def a_sign(random: Random) -> tuple[int, int, float]:

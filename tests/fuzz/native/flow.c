@@ -56,7 +56,8 @@ static void open_flow(uint32_t options)
     flow.minimum_rtt = (sn_minimum_rtt){.before = INFINITY, .now = INFINITY, .since = -INFINITY};
     flow.recovery.is_open = true;
     flow.congestion = (sn_congestion){.smss = FRAME, .cwnd = 10 * FRAME, .ssthresh = INT64_C(1) << 40};
-    flow.congestion.algorithm = (options >> 4) % 3;
+    sn_congestion_begin_bbr(&flow.congestion);
+    flow.congestion.algorithm = (options >> 4) % 3 ? (options >> 4) % 3 : SN_BBR;
     flow.congestion.began_at = NAN;
     flow.hystart = (sn_hystart){.last = INFINITY, .current = INFINITY, .baseline = INFINITY};
     flow.pacer.rate = NAN;
