@@ -56,6 +56,7 @@ class EnginePeer:
         self.control = control
         self.data = queues[0]
         self.queues = queues
+        self.streams = (control, *(queue.stream for queue in queues))
         self.reader = EngineMessageReader()
         self.unsent = b""
         """Messages that the control stream had no space for."""
@@ -201,20 +202,27 @@ class CollectiveEngine:
             return
         try:
             for peer in self._all_peers:
-                if peer.control.received or peer.headers or peer.unsent:
+                if peer.headers or peer.unsent or peer.control.unread:
                     self._read_messages(peer)
             if self._active:
                 with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
                     self._move()
             for peer in self._all_peers:
-                if not peer.control.is_open or not all([queue.stream.is_open for queue in peer.queues]):
-                    self._check_ended(peer, now)
+                for stream in peer.streams:
+                    if not stream.is_open:
+                        self._check_ended(peer, now)
+                        break
         except EngineError as error:
             self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
         """Return when `advance` has something to do, if nothing happens before."""
-        return min((peer.grace_until for peer in self._all_peers if peer.grace_until is not None), default=None)
+        first: float | None = None
+        for peer in self._all_peers:
+            until = peer.grace_until
+            if until is not None and (first is None or until < first):
+                first = until
+        return first
 
     def _move(self) -> None:
         moved = True
@@ -315,7 +323,7 @@ class CollectiveEngine:
             calls = ", ".join(dict.fromkeys(op.call for op in self._active.values()))
             self.fail(now, self.rank, f"rank {self.rank} is gone: its process left amid {calls}")
         for peer in self._all_peers:
-            for stream in (peer.control, *(queue.stream for queue in peer.queues)):
+            for stream in peer.streams:
                 stream.consume(stream.unread)
                 stream.close(now)
                 stream.set_placement(None)

@@ -35,9 +35,9 @@ _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
 
-RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
-"""Maps a sequence number and a length to the memory where these bytes are to be decoded; None: anywhere. The contents
-count only if TCP accepts the segment."""
+RxPlacement = Callable[[int, int, int], "npt.NDArray[np.uint8] | None"]
+"""Maps a sequence number, a length and the segment's acknowledgement to the memory where these bytes are to be decoded;
+None: anywhere. The contents count only if TCP accepts the segment."""
 
 
 class NicOptions(TypedDict, total=False):
@@ -313,9 +313,9 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self.rx.gather(first, count, length, _place(flow, seq, length))
+            payload = self.rx.gather(first, count, length, _place(flow, seq, length, ack))
         elif state is not None and (peer_codecs := agreed(flow, self.codecs)) is not None:
-            place = _place(flow, seq, original)
+            place = _place(flow, seq, original, ack)
             payload = self.rx.decode_payload(first, count, length, original, peer_codecs, state, place)
         else:
             payload = None  # parsed as if there were payload headers: only each frame's own length is right
@@ -371,9 +371,9 @@ def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) 
     return False
 
 
-def _place(flow: FlowSlots | None, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
+def _place(flow: FlowSlots | None, seq: int, size: int, ack: int) -> npt.NDArray[np.uint8] | None:
     """Return the memory where the reader of a run wants its bytes; None: anywhere."""
     if flow is None or flow.rx_placement is None:
         return None
     placement: RxPlacement = flow.rx_placement
-    return placement(seq, size)
+    return placement(seq, size, ack)

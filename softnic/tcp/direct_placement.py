@@ -12,8 +12,9 @@ from softnic.tcp.connection import Connection
 from softnic.tcp.flow import Flow
 from softnic.tcp.send_buffer import CUT
 
-RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
-"""Returns the memory for `size` bytes from a sequence number on; None: any. Its content counts once TCP accepts it."""
+RxPlacement = Callable[[int, int, int], "npt.NDArray[np.uint8] | None"]
+"""Returns the memory for `size` bytes from a sequence number on, in a segment with this acknowledgement; None: any. Its
+content counts once TCP accepts it."""
 Buffer = memoryview | npt.NDArray[Any]
 MIN_ZEROCOPY = 4 << 10
 """Smaller sends are copied: they are not worth a run of their own."""

@@ -26,7 +26,7 @@ Placement = Callable[[int, int], Memory | None]
 class TcpPeerStream:
     """The byte stream over an established connection, which has no other reader or writer."""
 
-    __slots__ = ("_connection", "_cursor", "_placement", "_rcv", "_snd", "zerocopy_bytes")
+    __slots__ = ("_arriving_ack", "_connection", "_cursor", "_placement", "_rcv", "_snd", "zerocopy_bytes")
 
     def __init__(self, connection: Connection) -> None:
         connection.set_nodelay(True)
@@ -34,6 +34,8 @@ class TcpPeerStream:
         self._rcv, self._snd = connection.rcv, connection.snd
         self._cursor = PlacementCursor(connection)
         self._placement: Placement | None = None
+        self._arriving_ack: int | None = None
+        """The acknowledgement of the segment that is being placed."""
         self.zerocopy_bytes = 0
         """Bytes sent without a copy since the beginning."""
 
@@ -69,10 +71,16 @@ class TcpPeerStream:
             self._connection.set_blocks(True)  # a stream that receives blocks also sends blocks; control streams do not
         set_rx_placement(self._connection, None if placement is None else self._place)
 
-    def _place(self, sequence: int, size: int) -> Memory | None:
+    def _place(self, sequence: int, size: int, ack: int) -> Memory | None:
         assert self._placement is not None
         offset = self._cursor.offset(sequence, size)
-        return None if offset is None else self._placement(offset, size)
+        if offset is None:
+            return None
+        self._arriving_ack = ack
+        try:
+            return self._placement(offset, size)
+        finally:
+            self._arriving_ack = None
 
     # Sending
 
@@ -98,8 +106,16 @@ class TcpPeerStream:
 
     def reclaim(self, position: int) -> None:
         runs = self._snd.buffer.zerocopy
-        if runs.completed_bytes < position:
-            runs.copy_out(position - runs.completed_bytes)
+        missing = position - runs.completed_bytes
+        if missing > 0 and missing > self._arriving_bytes():
+            runs.copy_out(missing)
+
+    def _arriving_bytes(self) -> int:
+        """Returns how many zero-copy bytes the segment that is being placed acknowledges.
+
+        A result comes with the acknowledgement of what it overwrites, and TCP processes a segment after it was placed.
+        """
+        return 0 if self._arriving_ack is None else self._snd.zerocopy_bytes_before(self._arriving_ack)
 
     @property
     def unsent(self) -> int:
@@ -109,7 +125,7 @@ class TcpPeerStream:
 
     @property
     def is_open(self) -> bool:
-        return self._connection.state is State.ESTABLISHED
+        return self._connection.established
 
     @property
     def is_ended(self) -> bool:

@@ -193,6 +193,10 @@ class SendBuffer(SendBufferFields):
         tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))
         return tag_range, end, closed
 
+    def zerocopy_bytes_before(self, position: int) -> int:
+        """Returns how many zero-copy bytes `release` would complete."""
+        return self.zerocopy.bytes_before(self.segment_start(position))
+
     def release_memory(self) -> None:
         """Releases the memory if it is empty."""
         if max(self.start, self.zerocopy.zerocopy_end) == self.end:

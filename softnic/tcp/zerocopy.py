@@ -100,6 +100,18 @@ class ZeroCopyRuns(SendBufferFields):
             self._dropped += 1
             self._kept.popleft()
 
+    def bytes_before(self, position: int) -> int:
+        """Returns the number of outstanding zero-copy bytes before a position."""
+        found = 0
+        first = self._c.runs + self._c.runs_first
+        for index in range(self.runs_count):
+            run = first + index
+            if run.start >= position:
+                break
+            if run.external:
+                found += min(position, run.end) - run.start
+        return found
+
     def copy_out(self, count: int | None = None) -> None:
         """Copies the first `count` outstanding bytes (None: all) or more, which frees the writer's memory."""
         self.drop_finished()

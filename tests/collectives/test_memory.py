@@ -10,7 +10,7 @@ import pytest
 from softnic import codecs
 from tests.facades.collectives import RecvBlock, Schedule, SendBlock, schedule
 from tests.facades.comm import SUM
-from tests.facades.tcp import set_rx_placement
+from tests.facades.tcp import count_copied_out, set_rx_placement
 
 from .byhand import executed
 from .group import LOSSY, Group, Member
@@ -62,6 +62,15 @@ def test_blocks_are_decoded_to_their_place(codec: str) -> None:
     assert copied[0] < sources[0].nbytes // 4
 
 
+def test_what_a_result_acknowledges_is_overwritten_without_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The acknowledgement comes with the result, in one segment. At the end of a call, up to 1 MiB is copied."""
+    copied = count_copied_out(monkeypatch)
+    group, sources = Group(2, link={"rate_bps": 1e10, "delay_s": 1e-3}), contributions(2, 1 << 20)
+    for _ in range(2):
+        group.collective("allreduce", sources, algorithm="direct", op="SUM", in_place=True)
+    assert max(copied) <= 1 << 20
+
+
 def test_a_long_own_block_is_rounded_as_it_is_sent() -> None:
     """Not all of it before anything goes, and no more than that before the next turn."""
     group = Group(2, link={"rate_bps": 1e9, "delay_s": 1e-4})
@@ -81,8 +90,8 @@ def count_copies(member: Member) -> list[int]:
     assert executor is not None
     for connection in member.node.host.tcp.connections:
 
-        def counted(sequence: int, size: int, placement: Any = connection.rx_placement) -> Any:
-            memory = placement(sequence, size)
+        def counted(sequence: int, size: int, ack: int, placement: Any = connection.rx_placement) -> Any:
+            memory = placement(sequence, size, ack)
             copied[0] += size if memory is None else 0
             return memory
 

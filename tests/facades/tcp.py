@@ -38,6 +38,7 @@ from softnic.tcp.send_buffer import CUT, SendBuffer
 from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
+from softnic.tcp.zerocopy import ZeroCopyRuns
 
 __all__ = [
     "ALGORITHMS",
@@ -94,6 +95,7 @@ __all__ = [
     "TcpConfig",
     "TcpStack",
     "Writable",
+    "count_copied_out",
     "forget_neighbours",
     "isn",
     "learn_neighbour",
@@ -153,6 +155,20 @@ def send_memory(buffer: SendBuffer) -> int:
 def receive_memory(receive: ReceiveState) -> int:
     """Return the bytes of memory that a receive buffer occupies."""
     return len(receive._chunk)
+
+
+def count_copied_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the bytes that send buffers copy from now on, so that a writer has its memory back; one entry a call."""
+    copied: list[int] = []
+    copy_out = ZeroCopyRuns.copy_out
+
+    def counted(runs: ZeroCopyRuns, count: int | None = None) -> None:
+        before = runs.outstanding
+        copy_out(runs, count)
+        copied.append(before - runs.outstanding)
+
+    monkeypatch.setattr(ZeroCopyRuns, "copy_out", counted)
+    return copied
 
 
 def tag_ranges(buffer: SendBuffer) -> int:
