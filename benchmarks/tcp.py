@@ -57,12 +57,15 @@ class Pattern:
     """Turns that a segment is on its way."""
     lost: float = 0.0
     """Share of A's segments from which a frame is lost."""
+    congestion: str = "cubic"
+    """A's congestion control algorithm."""
 
 
 PATTERNS = (
     Pattern("stream", 128 << 10),
     Pattern("stream, paced", 128 << 10, turn_s=0.002),
     Pattern("stream, 1 in 50 loses a frame", 128 << 10, lost=0.02),
+    Pattern("stream, BBR", 128 << 10, congestion="bbr"),
     Pattern("both ways", 128 << 10, 128 << 10),
     Pattern("question and answer", 64, 64, answers=True, delay=1),
 )
@@ -156,6 +159,7 @@ class Run:
         a, b = self.ends
         listener = b.host.listen(0, 80, 1, 0.0)
         client = a.host.connect(B, 80, 0.0)
+        client.set_congestion(pattern.congestion)
         self.connections: list[Connection] = [client]
         while not listener.queue:
             self.turn()
