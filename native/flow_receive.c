@@ -13,47 +13,47 @@ static bool takes_segments(const sn_flow *flow)
            flow->retransmission_timeout.backoff == 0;
 }
 
-/* The state of receive buffer tuning after a round that ends with this segment (softnic/tcp/autotune.py), and by how
-   much the buffer is to grow, which only Python does, because it takes the bytes from the budget of all connections. */
-static sn_receive_tuning tuned(const sn_flow *flow, const sn_segment *s, double now, int64_t *growth)
+int64_t sn_receive_tuning_advance(sn_receive_tuning *t, const sn_receive *rcv, double now, double srtt,
+                                  sn_maybe_number echoed)
 {
-    const double tick = 0.001, srtt = flow->retransmission_timeout.srtt;
-    sn_receive_tuning t = flow->receive_tuning;
-    double sample = srtt;
-    if (s->has_timestamps && s->ts_echo)
-        sample = (double)(sn_timestamp(flow, now) - s->ts_echo) / 1000 + tick;
-    sample = larger(tick, sample);
-    if (t.rtt_s == 0.0)
-        t.rtt_s = srtt != 0.0 ? larger(tick, srtt) : sample;
-    else if (sample < t.rtt_s)
-        t.rtt_s = sample;
+    const double tick = 0.001, sample = larger(tick, isnan(echoed) ? srtt : echoed + tick);
+    if (t->rtt_s == 0.0)
+        t->rtt_s = srtt != 0.0 ? larger(tick, srtt) : sample;
+    else if (sample < t->rtt_s)
+        t->rtt_s = sample;
     else
-        t.rtt_s += 1.0 / 8 * (sample - t.rtt_s);
-    const sn_receive *rcv = &flow->receive;
-    int64_t taken = rcv->rcv_nxt - rcv->unread - t.position;
-    double elapsed = now - t.started;
-    *growth = 0;
-    if (elapsed > 0 && t.started != 0.0) {
-        int64_t wanted = (int64_t)((double)(4 * taken) * smaller(1.0, t.rtt_s / elapsed));
-        if (t.most < wanted)
-            wanted = t.most;
+        t->rtt_s += 1.0 / 8 * (sample - t->rtt_s);
+    int64_t taken = rcv->rcv_nxt - rcv->unread - t->position, growth = 0;
+    double elapsed = now - t->started;
+    if (elapsed > 0 && t->started != 0.0) {
+        int64_t wanted = (int64_t)((double)(4 * taken) * smaller(1.0, t->rtt_s / elapsed));
+        if (t->most < wanted)
+            wanted = t->most;
         if (rcv->largest < wanted)
             wanted = rcv->largest;
-        *growth = wanted - rcv->capacity;
+        growth = wanted - rcv->capacity;
     }
-    t.position += taken;
-    t.started = now;
-    t.round_ends = now + t.rtt_s;
-    return t;
+    t->position += taken;
+    t->started = now;
+    t->round_ends = now + t->rtt_s;
+    return growth;
+}
+
+/* Ends a round of receive buffer tuning with this segment. Returns by how much the buffer is to grow, which only Python
+   does, because it takes the bytes from the budget of all connections. */
+static int64_t tune(const sn_flow *flow, sn_receive_tuning *tuning, const sn_segment *s, double now)
+{
+    bool echoes = s->has_timestamps && s->ts_echo;
+    double echoed = echoes ? (double)(sn_timestamp(flow, now) - s->ts_echo) / 1000 : NAN;
+    return sn_receive_tuning_advance(tuning, &flow->receive, now, flow->retransmission_timeout.srtt, echoed);
 }
 
 /* `advances`: the segment acknowledges new data, which may change the smoothed round trip before the tuning. */
 static bool tuning_needs_python(const sn_flow *flow, const sn_segment *s, bool advances, double now)
 {
-    int64_t growth;
-    bool by_echo = s->has_timestamps && s->ts_echo && flow->receive_tuning.rtt_s != 0.0;
-    tuned(flow, s, now, &growth);
-    return growth > 0 || (advances && !by_echo);
+    sn_receive_tuning tuning = flow->receive_tuning;
+    bool by_echo = s->has_timestamps && s->ts_echo && tuning.rtt_s != 0.0;
+    return tune(flow, &tuning, s, now) > 0 || (advances && !by_echo);
 }
 
 bool sn_flow_receives(const sn_flow *flow, const sn_segment *s, double now)
@@ -274,8 +274,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     if (s->length) {
         left |= SN_DELIVER;
         if (now >= flow->receive_tuning.round_ends) {
-            int64_t growth;
-            flow->receive_tuning = tuned(flow, s, now, &growth);
+            tune(flow, &flow->receive_tuning, s, now);
             if (schedule_trim(c, now))
                 left |= SN_SCHEDULE;
         }

@@ -238,6 +238,9 @@ class DelayedAckFields(_View):
     def on_piggybacked(self, now: float, /) -> None:
         """Data was sent, and the ACK with it."""
 
-class ReceiveTuningFields(_View): ...
+class ReceiveTuningFields(_View):
+    def advance(self, rcv: ReceiveFields, now: float, srtt_s: float, echoed_s: float | None, /) -> int:
+        """Ends a round trip. Returns by how much the buffer is to grow, if that is above zero."""
+
 class SendTuningFields(_View): ...
 class NicFlowFields(_View): ...

@@ -17,11 +17,6 @@ from softnic.tcp.budget import Budget
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import SendBuffer
 
-_TICK_S = 0.001
-"""Minimum round trip: the resolution of the timestamp clock, and a limit of the cost."""
-_ROUNDS = 4
-_SLOW = 1 / 8
-
 
 class ReceiveTuning(ReceiveTuningFields):
     """State of one connection. From `round_ends` on `round` is to be called with the next segment with data."""
@@ -48,26 +43,7 @@ class ReceiveTuning(ReceiveTuningFields):
         `srtt_s` is the connection's own estimate, 0 without one; `echoed_s` is the age of the timestamp echoed by the
         segment (RFC 7323, section 4.2), which is too long if the peer was idle.
         """
-        self._sample(srtt_s, echoed_s)
-        taken = rcv.rcv_nxt - rcv.unread - self.position
-        elapsed = now - self.started
-        if elapsed > 0 and self.started:
-            self._grow(rcv, int(_ROUNDS * taken * min(1.0, self.rtt_s / elapsed)))
-        self.position += taken
-        self.started = now
-        self.round_ends = now + self.rtt_s
-
-    def _sample(self, srtt_s: float, echoed_s: float | None) -> None:
-        sample = max(_TICK_S, srtt_s if echoed_s is None else echoed_s + _TICK_S)
-        if self.rtt_s == 0.0:
-            self.rtt_s = max(_TICK_S, srtt_s) if srtt_s else sample
-        elif sample < self.rtt_s:
-            self.rtt_s = sample
-        else:
-            self.rtt_s += _SLOW * (sample - self.rtt_s)
-
-    def _grow(self, rcv: ReceiveState, wanted: int) -> None:
-        more = min(wanted, self.most, rcv.largest) - rcv.capacity
+        more = self.advance(rcv, now, srtt_s, echoed_s)
         if more > 0 and self._budget.take(more):
             self.taken += more
             rcv.grow(more)

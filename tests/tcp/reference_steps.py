@@ -361,3 +361,23 @@ def sent_new(c: Any, end: int, is_short: bool, wire_bytes: int, now: float) -> b
         c.persisting, c.unacked_since = False, now
         rto = arm_rto(c, now)
     return arm_pto(c, now) or rto
+
+
+def tune(c: Any, now: float, srtt_s: float, echoed_s: float | None) -> int:
+    """Four times what was consumed in a round trip, of a millisecond at least."""
+    tuning, rcv, tick = c.receive_tuning, c.rcv, 0.001
+    sample = max(tick, srtt_s if echoed_s is None else echoed_s + tick)
+    if tuning.rtt_s == 0.0:
+        tuning.rtt_s = max(tick, srtt_s) if srtt_s else sample
+    elif sample < tuning.rtt_s:
+        tuning.rtt_s = sample
+    else:
+        tuning.rtt_s += 1 / 8 * (sample - tuning.rtt_s)
+    taken, more = rcv.rcv_nxt - rcv.unread - tuning.position, 0
+    elapsed = now - tuning.started
+    if elapsed > 0 and tuning.started:
+        wanted = int(4 * taken * min(1.0, tuning.rtt_s / elapsed))
+        more = min(wanted, tuning.most, rcv.largest) - rcv.capacity
+    tuning.position += taken
+    tuning.started, tuning.round_ends = now, now + tuning.rtt_s
+    return int(more)

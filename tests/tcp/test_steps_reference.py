@@ -210,6 +210,10 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: c.rearm_after_ack(NOW, r.random() < 0.5),
         lambda c, r: reference.rearm_after_ack(c, NOW, r.random() < 0.5),
     ),
+    "tune": (
+        lambda c, r: c.receive_tuning.advance(c.rcv, *a_round(c, r)),
+        lambda c, r: reference.tune(c, *a_round(c, r)),
+    ),
     "heard": (lambda c, r: c.heard(*a_sign(r)), lambda c, r: reference.heard(c, *a_sign(r))),
     "segment end": (lambda c, r: c.segment_end(*a_plan(c, r)), lambda c, r: reference.segment_end(c, *a_plan(c, r))),
     "carried": (
@@ -229,6 +233,15 @@ def any_window(c: Any, random: Random) -> Any:
         c.set_congestion("bbr")
         c.congestion.rate, c.congestion.gain = random.choice((0.0, 1e7 * random.random())), random.choice((0.75, 1.25))
     return c.congestion
+
+
+def a_round(c: Any, random: Random) -> tuple[float, float, float | None]:
+    """Time, smoothed round trip and age of the timestamp at the end of a round."""
+    tuning, choice = c.receive_tuning, random.choice
+    c.rcv.rcv_nxt, c.rcv.unread = random.randrange(100, 1 << 20), random.randrange(100)
+    tuning.position, tuning.started = random.randrange(100), choice((0.0, NOW, NOW - short(random)))
+    tuning.rtt_s = choice((0.0, short(random)))
+    return NOW, choice((0.0, short(random))), choice((None, 0.0, short(random)))
 
 
 def a_sign(random: Random) -> tuple[int, int, float]:
