@@ -76,22 +76,22 @@ void sn_flow_ack(sn_flow *flow, double now, sn_output *out)
     out->data = no_bytes;
 }
 
-/* The frames that congestion control and pacing permit now, at most `frames`; `*wait`: pacing permits none yet. */
-static int64_t frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, double link_full_at, double now, bool *wait)
+int64_t sn_flow_frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, double link_full_at, double now)
 {
+    sn_connection *c = &flow->connection;
     const sn_congestion *congestion = &flow->congestion;
     int64_t pipe = flow->scoreboard.pipe, allowance = congestion->cwnd - pipe;
     int64_t budget = allowance / congestion->smss;
     if (budget <= 0) { /* floor and truncation differ below zero only, where both mean none */
-        if (pipe && allowance < unsent + FRAME_HEADERS)
+        if (pipe && allowance < unsent + FRAME_HEADERS && !flow->recovery.must_send)
             return 0;
         budget = 1;
     }
     if (sn_pacer_update(&flow->pacer, congestion, &flow->retransmission_timeout, link_full_at, now)) {
         int64_t burst = sn_pacer_burst(&flow->pacer, congestion->smss, now);
         if (burst == 0) {
-            *wait = true;
-            return 0;
+            c->pacing_timer = flow->pacer.free_at;
+            return c->pacing_timer < c->scheduled_at ? -1 : 0;
         }
         if (burst < frames)
             frames = burst;
@@ -166,12 +166,10 @@ uint32_t sn_flow_output(sn_flow *flow, int64_t frames, double link_full_at, doub
             return 0;
         if (flow->scoreboard.count == 0 && now - c->last_sent_at > flow->retransmission_timeout.rto)
             sn_congestion_on_idle(flow);
-        bool wait = false;
-        int64_t budget = frame_budget(flow, written - start, frames, link_full_at, now, &wait), end = start;
-        if (wait) {
-            c->pacing_timer = flow->pacer.free_at;
-            if (c->pacing_timer < c->scheduled_at)
-                left |= SN_SCHEDULE;
+        int64_t budget = sn_flow_frame_budget(flow, written - start, frames, link_full_at, now), end = start;
+        if (budget < 0) {
+            left |= SN_SCHEDULE;
+            budget = 0;
         }
         if (budget && (end = sn_flow_segment_end(flow, start, budget, false)) < 0) {
             if (flow->scoreboard.count == 0)

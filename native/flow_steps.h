@@ -78,6 +78,7 @@ bool sn_flow_arm_rto(sn_flow *flow, double now);
 bool sn_flow_arm_pto(sn_flow *flow, double now);
 bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced);
 bool sn_flow_has_output(const sn_flow *flow);
+int64_t sn_flow_frame_budget(sn_flow *flow, int64_t unsent, int64_t frames, double link_full_at, double now);
 int64_t sn_flow_segment_end(const sn_flow *flow, int64_t start, int64_t budget, bool force);
 int sn_flow_carried(sn_flow *flow, int64_t end, int64_t frames, int64_t wire_bytes, double now);
 int sn_flow_sent_new(sn_flow *flow, int64_t end, bool is_short, int64_t wire_bytes, double now);

@@ -55,6 +55,13 @@ class ConnectionFields(_View):
     def rearm_after_ack(self, now: float, advanced: bool, /) -> bool:
         """Restarts the timers after an acknowledgement. Returns whether the flow is to be scheduled."""
 
+    def frame_budget(self, unsent: int, frames: int, link_full_at: float, now: float, /) -> int:
+        """Returns the frames that congestion control and pacing permit now, at most `frames`.
+
+        At least one if nothing is in flight, or if recovery must send; 0 if the next burst is not due yet, or -1 if the
+        flow is to be scheduled for it.
+        """
+
     def segment_end(self, start: int, budget: int, force: bool, /) -> int:
         """Returns where a segment of new data from `start` ends, in at most `budget` frames.
 

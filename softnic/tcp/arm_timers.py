@@ -62,11 +62,8 @@ def on_recovery_timeout(c: Flow, now: float) -> None:
     arm_rto(c, now)
 
 
-def arm_pacing(c: Flow, at: float) -> None:
-    """Sets when pacing permits the next burst; NEVER stops the timer."""
-    c.pacing_timer = at
-    if at < c.scheduled_at:
-        c.tcp.schedule(c)
+def stop_pacing(c: Flow) -> None:
+    c.pacing_timer = NEVER
 
 
 def arm_gap(c: Flow, at: float) -> None:

@@ -18,7 +18,7 @@ import struct
 from softnic._native import lib
 from softnic.packet.segment import Flags, Options, Segment, Transmitted
 from softnic.tcp import seq
-from softnic.tcp.arm_timers import arm_pacing, arm_rto, start_rto
+from softnic.tcp.arm_timers import arm_rto, start_rto
 from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.send_buffer import CUT
@@ -26,7 +26,6 @@ from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
 _NUMBERS = struct.Struct("=24x6I")  # of an sn_output: sequence and ACK number, flags, window, timestamps
-_HEADERS = 66  # of a frame: Ethernet, IPv4, TCP with timestamps
 
 
 def request_ack(c: Flow) -> None:
@@ -282,24 +281,11 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
 
 
 def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
-    """Returns the frames that congestion control and pacing permit now, at most `frames`.
-
-    At least one if nothing is in flight, or if recovery must send.
-    """
-    pipe, congestion = c.snd.scoreboard.pipe, c.congestion
-    allowance, smss = congestion.cwnd - pipe, congestion.smss
-    budget = allowance // smss
-    if budget <= 0:
-        if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
-            return 0
-        budget = 1
-    if c.pacer.update(congestion, c.rtt, c.tcp.link_full_at, now):
-        burst = c.pacer.burst(smss, now)
-        if not burst:
-            arm_pacing(c, c.pacer.free_at)
-            return 0
-        frames = min(frames, burst)
-    return min(budget, frames)
+    """Returns the frames that congestion control and pacing permit now, at most `frames`."""
+    budget = c.frame_budget(unsent, frames, c.tcp.link_full_at, now)
+    if budget < 0:
+        c.tcp.schedule(c)
+    return max(budget, 0)
 
 
 def _wait_for_window(c: Flow, now: float) -> None:

@@ -17,7 +17,7 @@ import errno
 
 from softnic.tcp import keepalive
 from softnic.tcp.ack import on_pto, on_reo_timer
-from softnic.tcp.arm_timers import arm_gap, arm_pacing, arm_persist_probe, arm_rto, on_recovery_timeout
+from softnic.tcp.arm_timers import arm_gap, arm_persist_probe, arm_rto, on_recovery_timeout, stop_pacing
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import request_ack, request_syn, send_new, send_probe, send_reset
 from softnic.tcp.path_mtu import confirm_pmtu
@@ -43,7 +43,7 @@ def on_timer(c: Flow, now: float) -> None:
         on_pto(c, now)
     if now >= c.pacing_timer:
         c.pacer.woken(now - c.pacing_timer)
-        arm_pacing(c, NEVER)
+        stop_pacing(c)
         c.tcp.wake(c)
     if now >= c.delayed_ack.at:
         c.delayed_ack.expired()

@@ -381,3 +381,20 @@ def tune(c: Any, now: float, srtt_s: float, echoed_s: float | None) -> int:
     tuning.position += taken
     tuning.started, tuning.round_ends = now, now + tuning.rtt_s
     return int(more)
+
+
+def frame_budget(c: Any, unsent: int, frames: int, link_full_at: float, now: float) -> int:
+    pipe, window = c.snd.scoreboard.pipe, c.congestion
+    allowance = window.cwnd - pipe
+    budget = allowance // window.smss
+    if budget <= 0:
+        if pipe and allowance < unsent + 66 and not c.recovery.must_send:
+            return 0
+        budget = 1
+    if c.pacer.update(window, c.rtt, link_full_at, now):
+        burst = pacing_burst(c, now)
+        if not burst:
+            c.pacing_timer = c.pacer.free_at
+            return -1 if c.pacing_timer < c.scheduled_at else 0
+        frames = min(frames, burst)
+    return int(min(budget, frames))

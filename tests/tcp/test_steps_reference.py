@@ -215,6 +215,10 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: reference.tune(c, *a_round(c, r)),
     ),
     "heard": (lambda c, r: c.heard(*a_sign(r)), lambda c, r: reference.heard(c, *a_sign(r))),
+    "budget": (
+        lambda c, r: c.frame_budget(*a_chance(c, r)),
+        lambda c, r: reference.frame_budget(c, *a_chance(c, r)),
+    ),
     "segment end": (lambda c, r: c.segment_end(*a_plan(c, r)), lambda c, r: reference.segment_end(c, *a_plan(c, r))),
     "carried": (
         lambda c, r: c.carried(r.randrange(1, NXT), 3, 4000, NOW),
@@ -247,6 +251,14 @@ def a_round(c: Any, random: Random) -> tuple[float, float, float | None]:
 def a_sign(random: Random) -> tuple[int, int, float]:
     """Position and timestamp of a segment."""
     return random.randrange(4), random.choice((-1, 0, 7, 0xFFFFFFFF)), NOW
+
+
+def a_chance(c: Any, random: Random) -> tuple[int, int, float, float]:
+    """Unsent bytes, frames, when the link was last full, and the time."""
+    c.recovery.must_send = random.choice((True, False))
+    c.rtt.latest, c.rtt.srtt = 0.02, random.choice((0.0, 0.01, 0.05))
+    c.congestion.cwnd = random.choice((c.congestion.smss, c.snd.scoreboard.pipe + random.randrange(8000)))
+    return random.randrange(1, 5000), random.choice((1, 4, 64)), random.choice((-NEVER, NOW - 0.02)), NOW
 
 
 def a_plan(c: Any, random: Random) -> tuple[int, int, bool]:
