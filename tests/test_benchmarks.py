@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ddp.rank import EXACT, FP16
+from benchmarks.peers.collectives import GLOO, SOFTNIC, AllreduceRow, beside_gloo
+from tests import needs
+
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = (
     "breakeven",
@@ -24,6 +28,7 @@ PROGRAMS = (
     "path",
     "peers",
     "reduce",
+    "small",
     "strangers",
     "tap",
     "tcp",
@@ -135,3 +140,46 @@ def test_the_benchmark_of_reductions_runs() -> None:
     assert done.returncode == 0, done.stderr
     assert "sum and round trip" in done.stdout
     assert "decode, 2 threads" in done.stdout
+
+
+def test_an_all_reduce_of_peers_stands_beside_gloo_of_the_same_run() -> None:
+    rows = [
+        AllreduceRow("1gbit", SOFTNIC, EXACT, seconds=2.0, machine_cpu_s=3.0),
+        AllreduceRow("1gbit", GLOO, EXACT, seconds=1.0, machine_cpu_s=1.5),
+        AllreduceRow("1gbit", GLOO, FP16, seconds=0.5, machine_cpu_s=1.0),
+        AllreduceRow("1gbit", "Open MPI", "", why="not installed: mpirun"),
+    ]
+    found = [(row.than_exact, row.than_fp16, row.cpu_of_gloo) for row in beside_gloo(rows)]
+    assert found == [(0.5, 0.25, 2.0), (1.0, 0.5, 1.0), (2.0, 1.0, pytest.approx(2 / 3)), (None, None, None)]
+    assert [row.cpu_of_gloo for row in beside_gloo(rows[:1])] == [None]
+
+
+@pytest.mark.slow
+def test_the_table_of_a_small_all_reduce_is_made(tmp_path: Path) -> None:
+    needs.module("torch")
+    file = tmp_path / "figures.json"
+    done = run("benchmarks.small", "-n", "2", "--calls", "5", "--rounds", "2", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    gloo, softnic = json.loads(file.read_text())["results"]
+    assert (gloo["backend"], gloo["of_gloo"], softnic["backend"]) == ("gloo", 1.0, "softnic")
+    assert softnic["p50_us"] > 0
+    assert softnic["of_gloo"] > 0
+
+
+@pytest.mark.slow
+@needs.hosts
+def test_the_table_of_training_steps_is_made(tmp_path: Path) -> None:
+    needs.module("torch")
+    file = tmp_path / "figures.json"
+    done = run("benchmarks.ddp", "--model", "hdc", "--steps", "2", "--rounds", "1", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["results"]
+    assert [(row["backend"], row["what"]) for row in rows] == [
+        ("gloo", "exact"),
+        ("gloo", "fp16"),
+        ("softnic", "exact"),
+        ("softnic", "bounded:10"),
+        ("softnic", "hook:feedback:relative:0"),
+    ]
+    assert (rows[0]["of_gloo"], rows[1]["of_fp16"]) == (1.0, 1.0)
+    assert rows[0]["off_gloo"] == 0.0 < rows[1]["off_gloo"]

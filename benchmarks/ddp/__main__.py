@@ -1,8 +1,9 @@
 """DistributedDataParallel over softnic and over Gloo, step by step or up to an accuracy: `python -m benchmarks.ddp`.
 
 4 ranks in network namespaces, links of 1500-byte packets shaped by tbf (benchmarks.peers.namespaces), both backends by
-turns in the same run. Needs root, `ip` and `tc`, and torch. With --emulated, softnic's ranks are on NICs with emulated
-links of the same rate instead, which spares them the kernel's bridge and shapers.
+turns in the same run; Gloo exact and with torch's fp16_compress_hook. Needs root, `ip` and `tc`, and torch. With
+--emulated, softnic's ranks are on NICs with emulated links of the same rate instead, which spares them the kernel's
+bridge and shapers.
 
   python -m benchmarks.ddp                                            # steps of HDC and of the ConvNet
   python -m benchmarks.ddp --model hdc --until 0.98 --ways exact bounded:10      # to 98 % test accuracy on MNIST
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.ddp.rank import EXACT
+from benchmarks.ddp.rank import EXACT, FP16, HOOK
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.cluster import Cluster
@@ -34,6 +35,8 @@ LIMIT_S = 600.0
 """Of one order."""
 DELAY = "50us"
 """Of an emulated link."""
+WAYS = (EXACT, "bounded:10", f"{HOOK}feedback:relative:0")
+"""Of softnic: the last is error feedback with automatic bounds."""
 _PORTS = {GLOO: 29500, SOFTNIC: 29501}
 BackendAndCodec = tuple[str, str]
 """Backend, and what travels."""
@@ -47,6 +50,8 @@ class StepRow:
     step_ms: float = column("ms a step", ".1f")
     of_gloo: float = column("of Gloo's")
     """Median over rounds of the quotient of the same round."""
+    of_fp16: float = column("of Gloo's in fp16")
+    """Likewise, of Gloo's step with its fp16 hook."""
     machine_cpu_ms: float = column("CPU ms, machine", ".1f")
     """A step, of everything that ran."""
     ranks_cpu_ms: float = column("ranks", ".1f")
@@ -111,6 +116,7 @@ def steps(
         return [sum(shares) / HOSTS for shares in zip(*(rank["losses"] for rank in rounds[-1][at]), strict=True)]
 
     gloo, curve = figures(0, "seconds"), losses(0)
+    fp16 = figures(ways.index((GLOO, FP16)), "seconds")
     return [
         StepRow(
             model,
@@ -118,6 +124,7 @@ def steps(
             what,
             measure.median(figures(at, "seconds")),
             measure.ratio(figures(at, "seconds"), gloo),
+            measure.ratio(figures(at, "seconds"), fp16),
             measure.median(figures(at, "machine_cpu_s")),
             measure.median([sum(rank["cpu_s"] for rank in reported[at]) / given.steps * 1e3 for reported in rounds]),
             losses(at)[-1],
@@ -149,7 +156,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", nargs="+", default=["hdc", "convnet"], help="of softnic.experiments.compare (hdc convnet)"
     )
-    parser.add_argument("--ways", nargs="+", default=[EXACT, "bounded:10"], help="over softnic (exact bounded:10)")
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), help=f"over softnic ({' '.join(WAYS)})")
     parser.add_argument("--batch", type=int, default=25, help="samples of a rank and step (25)")
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--data", type=Path, help="a directory of MNIST's IDX files (scikit-learn's digits)")
@@ -168,7 +175,7 @@ def _nics(star: Star, given: argparse.Namespace) -> Cluster:
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Any]]:
     harness.require_namespaces()
     harness.set_rank_environment()
-    ways: list[BackendAndCodec] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
+    ways: list[BackendAndCodec] = [(GLOO, EXACT), (GLOO, FP16), *((SOFTNIC, what) for what in given.ways)]
     what = steps if given.until is None else until
     rows: list[Any] = []
     with Star(HOSTS) as star, _nics(star, given) as nics:

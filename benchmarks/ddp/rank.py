@@ -2,8 +2,8 @@
 
 Each line on its stdin is an order. `steps WAY COUNT` makes a new model and trains it COUNT steps after some to warm
 up; `until WAY ACCURACY EPOCHS` trains until the test accuracy is reached at the end of an epoch, for EPOCHS at most. A
-WAY is `exact`, a codec ("bounded:10"), which softnic.torch.compress is given, or `hook:` and the name of a gradient
-method.
+WAY is `exact`; over softnic also a codec ("bounded:10"), which softnic.torch.compress is given, or `hook:` and the name
+of a gradient method; over Gloo also `fp16`, torch's fp16_compress_hook.
 
 All ways start from the same weights and see the same batches. What the clock counts is training: not the data, not
 the test.
@@ -22,7 +22,7 @@ from softnic.experiments import torch_models
 from softnic.experiments.child_process import report_json
 from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 
-EXACT, HOOK = "exact", "hook:"
+EXACT, FP16, HOOK = "exact", "fp16", "hook:"
 WARM_UP = 5
 """Steps: DDP cuts its buckets anew after the first, memory is set up, windows grow."""
 SEED = 7
@@ -54,8 +54,11 @@ class Trainer:
         if self.given.backend == "softnic":
             codec = None if way == EXACT or way.startswith(HOOK) else way
             self._softnic.compress(None, codec)
+        elif way == FP16:
+            defaults: Any = importlib.import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
+            self.model.register_comm_hook(None, defaults.fp16_compress_hook)
         elif way != EXACT:
-            raise ValueError(f"{self.given.backend} trains {EXACT}, not {way}")
+            raise ValueError(f"{self.given.backend} trains {EXACT} and {FP16}, not {way}")
         if way.startswith(HOOK):
             hooks: Any = importlib.import_module("softnic.torch.hooks")
             gradients: Any = importlib.import_module("softnic.gradients")

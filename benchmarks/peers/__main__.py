@@ -56,8 +56,8 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 f"Medians of {given.rounds} calls, after one to warm up; the slowest rank's time. {congestion} "
                 "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory; "
                 "nonblocking: Iallreduce and Wait. times bytes / rate: against the payload that the busiest NIC "
-                "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run. hdc: gradients of the "
-                "demo's classifier, instead of Gaussian floats of sigma 0.01."
+                "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run; CPU: of Gloo's, exact. "
+                "hdc: gradients of the demo's classifier, instead of Gaussian floats of sigma 0.01."
             ]
             reports.append(
                 MeasurementReport("peers: all-reduce", title, columns(collectives.AllreduceRow), found, settings, notes)

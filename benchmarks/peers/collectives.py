@@ -59,6 +59,8 @@ class AllreduceRow:
     than_exact: float | None = column("faster than Gloo", default=None)
     """How many times as fast as Gloo exact is, in the same run; and as Gloo in fp16."""
     than_fp16: float | None = column("in fp16", default=None)
+    cpu_of_gloo: float | None = column("CPU, machine, of Gloo's", default=None)
+    """`machine_cpu_s` as a multiple of what Gloo exact takes, in the same run."""
     why: str = column("", default="")
 
 
@@ -104,18 +106,27 @@ def measure_allreduce(star: Star, nics: Nics, peers: AllreducePeers, progress: P
                     found += [_measure(who, order, rate, ranks, nics, given, progress) for order in orders]
             except MeasurementError as error:
                 found.append(AllreduceRow(rate, who, "", data=given.data, why=f"failed: {error}"))
-        rows += _beside_gloo(found)
+        rows += beside_gloo(found)
     return rows
 
 
-def _beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
-    """The same with how many times faster than Gloo each is."""
+def beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
+    """The same with how many times faster than Gloo each is, and its CPU time as a multiple of Gloo's."""
     gloo = {row.what: row.seconds for row in rows if row.who == GLOO and row.seconds}
 
     def faster(row: AllreduceRow, what: str) -> float | None:
         return gloo[what] / row.seconds if row.seconds and what in gloo else None
 
-    return [replace(row, than_exact=faster(row, EXACT), than_fp16=faster(row, FP16)) for row in rows]
+    cpu = {row.what: row.machine_cpu_s for row in rows if row.who == GLOO and row.machine_cpu_s}.get(EXACT)
+    return [
+        replace(
+            row,
+            than_exact=faster(row, EXACT),
+            than_fp16=faster(row, FP16),
+            cpu_of_gloo=row.machine_cpu_s / cpu if row.machine_cpu_s is not None and cpu else None,
+        )
+        for row in rows
+    ]
 
 
 def _measure(
