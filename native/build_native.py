@@ -21,17 +21,17 @@ NATIVE = Path(__file__).resolve().parent
 PUBLIC = (
     *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
     *("frames.h", "packets.h", "tap.h", "batch_io.h", "aead.h", "epoll.h", "stall_watchdog.h"),
-    *("scoreboard.h", "send_buffer.h", "fast_path.h"),
+    *("scoreboard.h", "send_buffer.h", "fast_path.h", "port.h", "turn.h"),
 )
 
-FLOW = ("scoreboard.h", "send_buffer.h", "flow.h")
+FLOW = ("scoreboard.h", "send_buffer.h", "flow.h", "port.h")
 METHODS = ("scoreboard.h", "send_buffer.h", "flow_steps.h")
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
 
 
 _FIELDS = re.compile(r"/\* FIELDS.*?/\* END OF FIELDS \*/", re.DOTALL)
-_STRUCT = re.compile(r"typedef struct \{(.*?)\} sn_(\w+);", re.DOTALL)
+_STRUCT = re.compile(r"typedef struct(?: sn_\w+)? \{(.*?)\} sn_(\w+);", re.DOTALL)
 _FIELD = re.compile(r"^ {4}(\w+) (\w+);", re.MULTILINE)
 _ACCESS = {
     "int64_t": "int",
@@ -80,7 +80,7 @@ static PyObject *call_{name}(PyObject *self, PyObject *const *args, Py_ssize_t c
 _METHOD_ENTRY = """\
     {{"{method}", (PyCFunction)(void (*)(void))call_{name}, METH_FASTCALL, NULL}},
 """
-ALONE = ("ack",)
+ALONE = ("ack", "port")
 """Structs that are no part of a flow."""
 _PART_NEW = "return view_new(type, kwargs, offsetof(sn_flow, {part}));"
 _ALONE_NEW = "return alone_new(type, sizeof(sn_{part}));"

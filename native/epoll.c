@@ -54,6 +54,17 @@ int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *ma
 #endif
 }
 
+int sn_epoll_watch(int fd, int watched, int space)
+{
+#if defined(__linux__)
+    struct epoll_event event = {EPOLLIN | EPOLLRDHUP | (uint32_t)EPOLLET | (space ? EPOLLOUT : 0), {.fd = watched}};
+    return epoll_ctl(fd, EPOLL_CTL_MOD, watched, &event) < 0 ? -errno : 0;
+#else
+    (void)fd, (void)watched, (void)space;
+    return -ENOSYS;
+#endif
+}
+
 int sn_set_timer_slack(void)
 {
 #if defined(__linux__)

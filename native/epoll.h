@@ -11,6 +11,10 @@
    signal; -ENOSYS: not Linux). */
 int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *masks, uint32_t most);
 
+/* Watches a file descriptor that is registered, edge-triggered: for bytes, its end and, if asked, space. Returns 0 or
+   -errno. */
+int sn_epoll_watch(int fd, int watched, int space);
+
 /* Sets the calling thread's timer slack to its minimum: waits end on time instead of up to 50 us late. Returns 0 or
    -errno. */
 int sn_set_timer_slack(void);

@@ -25,6 +25,24 @@ typedef struct {
     bool has_sacks;
 } sn_segment;
 
+/* C only */
+static inline sn_segment sn_segment_of(const sn_run *run, uint32_t length)
+{
+    return (sn_segment){
+        .seq = run->seq,
+        .ack = run->ack,
+        .window = run->window,
+        .flags = run->flags,
+        .ts_value = run->ts_value,
+        .ts_echo = run->ts_echo,
+        .length = length,
+        .frames = run->count,
+        .has_timestamps = run->has_timestamps,
+        .has_sacks = run->sack_blocks != 0,
+    };
+}
+/* all */
+
 /* What is left to do for Python after a step; 0 means that the whole step is left. */
 enum {
     SN_DONE = 1,

@@ -290,17 +290,6 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
 
 uint32_t sn_flow_receive_run(sn_flow *flow, const sn_run *run, uint32_t length, double now)
 {
-    sn_segment segment = {
-        .seq = run->seq,
-        .ack = run->ack,
-        .window = run->window,
-        .flags = run->flags,
-        .ts_value = run->ts_value,
-        .ts_echo = run->ts_echo,
-        .length = length,
-        .frames = run->count,
-        .has_timestamps = run->has_timestamps,
-        .has_sacks = run->sack_blocks != 0,
-    };
+    sn_segment segment = sn_segment_of(run, length);
     return sn_flow_receives(flow, &segment, now) ? sn_flow_receive(flow, &segment, now) : 0;
 }

@@ -12,6 +12,7 @@
 
 #include "flow.h"
 #include "flow_steps.h"
+#include "port.h"
 
 enum { LINE = 64 };
 

@@ -23,6 +23,11 @@ class AckFields:
     def begin(self, now: float, flight_size: int, /) -> None:
         """Forgets the news of the last acknowledgement."""
 
+class PortFields:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self: ...
+    @property
+    def address(self) -> int: ...
+
 class ConnectionFields(_View):
     def heard(self, position: int, stamp: int, now: float, /) -> bool:
         """Notes that the peer is alive, and the timestamp to echo (RFC 7323, section 5.3, R3); -1: there is none.

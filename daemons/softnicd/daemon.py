@@ -11,12 +11,14 @@ import random
 from dataclasses import asdict
 
 from softnic.ipc.control import NicInfo, StreamInfo
+from softnic.link.udp import VxlanLink
 from softnic.nic.node import Node
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
 from softnic.tcp.state import State
 from softnicd.config import Config
+from softnicd.fast_turn import FastTurn
 from softnicd.handlers import ControlHandlers
 from softnicd.link_setup import drain, nic_info
 from softnicd.pump import Pump
@@ -51,6 +53,10 @@ class Daemon(Pump):
         self.regions = Regions(first_region)
         self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
         self.offloaded = self.streams.offloaded
+        self._fast: FastTurn | None = None
+        plain = isinstance(self._wire, VxlanLink) and config.emulation_spec is None and config.network_key is None
+        if plain and self.host.tcp.config.fast_path:
+            self._fast = selector.fast_turn = FastTurn(self.node, self._wire, self.streams, selector.fileno())
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
@@ -70,6 +76,8 @@ class Daemon(Pump):
         return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0
 
     def counters(self) -> dict[str, int]:
+        if self._fast is not None:
+            self._fast.count()
         own = (self.regions.counters, self.offloaded.counters)
         return {**self.node.counters(), **super().counters(), **asdict(own[0]), **asdict(own[1])}
 
@@ -86,6 +94,9 @@ class Daemon(Pump):
 
     def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
         streams, offloaded, node = self.streams, self.offloaded, self.node
+        fast = self._fast
+        if fast is not None:
+            fast.give_back()
         self._on_events(events)
         if streams.has_input:
             streams.pull(now)
@@ -96,6 +107,8 @@ class Daemon(Pump):
             self._watchdog.check_own_stall()
             offloaded.advance(now)
         node.send(now)
+        if fast is not None:
+            fast.take_over()
         if streams.has_work or offloaded.has_work:
             return AT_ONCE
         times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None)

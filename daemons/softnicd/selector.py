@@ -15,7 +15,7 @@ import select
 import selectors
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from softnic._native import ffi, lib
 
@@ -27,6 +27,17 @@ _MAX_EVENTS = 256
 """Of one poll."""
 
 
+class QuickTurns(Protocol):
+    """Turns in C (fast_turn.py)."""
+
+    @property
+    def can_run(self) -> bool:
+        """Whether nothing waits for Python."""
+
+    def wait(self, until: float, due: float) -> tuple[list[tuple[int, int]], float]:
+        """Waits for events and takes turns until `until` or `due`. Returns the events that are left, and `due`."""
+
+
 class Selector(selectors.EpollSelector):
     """A selector for asyncio that runs the NIC's turns while it waits."""
 
@@ -35,6 +46,8 @@ class Selector(selectors.EpollSelector):
         self.epoll = select.epoll.fromfd(os.dup(self.fileno()))
         """The same epoll instance, for file descriptors that are not asyncio's."""
         self.turn: Turn | None = None
+        self.fast_turn: QuickTurns | None = None
+        """Waits and takes turns in C while nothing needs `turn`."""
         self.due = NEVER
         """When the next turn is due without an event."""
         self._fds = ffi.new("int32_t[]", _MAX_EVENTS)
@@ -76,6 +89,9 @@ class Selector(selectors.EpollSelector):
     def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
         """Waits for events, at most `timeout` and until the next turn is due. Raises OSError."""
         wait = NEVER if timeout is None else max(0.0, timeout)
+        if self.fast_turn is not None and self.due > AT_ONCE and self.fast_turn.can_run:
+            events, self.due = self.fast_turn.wait(time.monotonic() + wait, self.due)
+            return events
         if self.due != NEVER:
             wait = min(wait, max(0.0, self.due - time.monotonic())) if self.due > AT_ONCE else 0.0
         wait_ns = -1 if wait == NEVER else math.ceil(wait * 1e9)

@@ -79,7 +79,7 @@ class StreamHandlers:
         address = self._own_address(request.address)
         port = self._streams.host.reserve(checked_port(request.port), request.reuse)
         stream = self._add(fd, client)
-        stream.address, stream.port = address, port
+        stream.ip, stream.port = address, port
         return control.Opened(stream.number, ipv4.text(address), stream.port)
 
     def _checked_fd(self, fd: int | None) -> int:
@@ -113,7 +113,7 @@ class StreamHandlers:
             self._streams.listen(stream, request.backlog)
         else:
             stream.listener.backlog = request.backlog
-        return control.Opened(stream.number, ipv4.text(stream.address), stream.port)
+        return control.Opened(stream.number, ipv4.text(stream.ip), stream.port)
 
     def _connect(self, request: control.Connect, fd: int | None, client: object) -> control.Opened:
         if not 0 <= request.write_blocker <= MAX_WRITE_BLOCKER:

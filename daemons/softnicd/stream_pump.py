@@ -54,14 +54,16 @@ class StreamPump:
         self._node = node
         self._regions = regions
         self._event_log = event_log
-        self._pulling: set[Stream] = set()
+        self.full: set[Stream] = set()
+        """Streams whose applications did not take all bytes in this turn."""
+        self.pulling: set[Stream] = set()
         """Streams with bytes that TCP may take."""
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
     @property
     def has_input(self) -> bool:
-        return bool(self._pulling) or self.retry_at is not None
+        return bool(self.pulling) or self.retry_at is not None
 
     @property
     def has_output(self) -> bool:
@@ -70,7 +72,7 @@ class StreamPump:
     @property
     def has_work(self) -> bool:
         """Whether another turn would do something at once."""
-        return bool(self._pulling) or bool(self.host.events)
+        return bool(self.pulling) or bool(self.host.events)
 
     def on_event(self, stream: Stream, mask: int) -> None:
         """Takes an epoll event of a stream's file descriptor."""
@@ -79,7 +81,7 @@ class StreamPump:
             stream.hung_up = stream.hung_up or bool(mask & ~select.EPOLLRDHUP & _ENDS)
         if mask & ~select.EPOLLOUT:
             stream.readable = True
-            self._pulling.add(stream)
+            self.pulling.add(stream)
         if mask & select.EPOLLOUT:
             if stream.listener is not None:
                 self._hand_over(stream)
@@ -92,8 +94,8 @@ class StreamPump:
             self.retry_at = None
             for stream in list(self.table.by_listener.values()):
                 self._hand_over(stream)
-        for stream in list(self._pulling):
-            if stream in self._pulling:  # else its communicator has ended in this loop
+        for stream in list(self.pulling):
+            if stream in self.pulling:  # else its communicator has ended in this loop
                 try:
                     self._pull(stream, now)
                 except Exception as error:
@@ -101,7 +103,7 @@ class StreamPump:
 
     def _pull(self, stream: Stream, now: float) -> None:
         if not stream.pull():
-            self._pulling.discard(stream)
+            self.pulling.discard(stream)
         if stream.offloaded:
             if stream.hung_up:
                 self.offloaded.end(stream, now)
@@ -134,10 +136,12 @@ class StreamPump:
                 self.offloaded.touch(stream)
             elif isinstance(event, Readable):
                 stream.push()
+                if stream.blocked and stream.in_table:
+                    self.full.add(stream)
             elif isinstance(event, Closed):
                 self._on_closed(stream, event.errno, now)
             else:
-                self._pulling.add(stream)
+                self.pulling.add(stream)
         except Exception as error:
             self._fail(stream, now, error)
 
@@ -160,7 +164,7 @@ class StreamPump:
 
     def listen(self, stream: Stream, backlog: int) -> None:
         """Raises OSError."""
-        listener = self.host.listen(stream.address, stream.port, backlog, self.now())
+        listener = self.host.listen(stream.ip, stream.port, backlog, self.now())
         stream.listen(listener)
         self.table.by_listener[listener] = stream
         log.debug("stream %d listens at port %d", stream.number, stream.port)
@@ -193,7 +197,7 @@ class StreamPump:
                     self.drop(stream, now)
                     continue
             stream.push()
-            self._pulling.add(stream)
+            self.pulling.add(stream)
             if connection.state is State.CLOSED:  # it failed in the backlog; the application learns why from its status
                 self.drop(stream, now)
 
@@ -227,7 +231,7 @@ class StreamPump:
 
     def drop(self, stream: Stream, now: float) -> None:
         """Removes a stream that is over."""
-        self._pulling.discard(stream)
+        self.pulling.discard(stream)
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)
@@ -248,6 +252,8 @@ class StreamPump:
     def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
         """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""
         for stream in chain.from_iterable(streams):
+            if stream is not None:
+                stream.take_kept()
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
         self.offloaded.join(fd, rank, streams)

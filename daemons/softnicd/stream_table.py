@@ -8,6 +8,7 @@ import select
 import socket
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -38,6 +39,16 @@ class _Closed:
     """Its last state, once the connection is over."""
 
 
+class Ports(Protocol):
+    """The ports of a fast turn."""
+
+    def add(self, stream: Stream) -> None:
+        """A stream has a connection."""
+
+    def remove(self, stream: Stream) -> None:
+        """A stream is about to lose its connection, if it has one."""
+
+
 class StreamTable:
     """All streams of a NIC. `first` is the number before that of the first stream."""
 
@@ -52,6 +63,7 @@ class StreamTable:
         self.by_fd: dict[int, Stream] = {}
         self.by_connection: dict[Connection, Stream] = {}
         self.by_listener: dict[Listener, Stream] = {}
+        self.ports: Ports | None = None
 
     @property
     def full(self) -> bool:
@@ -71,11 +83,14 @@ class StreamTable:
         """Sets the connection of a stream."""
         stream.connection, stream.failure = connection, None
         self.by_connection[connection] = stream
+        if self.ports is not None:
+            self.ports.add(stream)
 
     def fail_connect(self, stream: Stream, now: float) -> None:
         """Detaches a connection that failed to open. The stream keeps the error until it is read."""
         stream.failure = msgspec.structs.replace(self.info(stream, now), state=State.CLOSED.value)
         if stream.connection is not None:
+            self._detach(stream)
             del self.by_connection[stream.connection]
             stream.connection = None
 
@@ -111,7 +126,13 @@ class StreamTable:
         closed.final = msgspec.structs.replace(self.info(closed.stream, now), state=State.CLOSED.value)
         closed.stream.connection = None  # frees its buffers
 
+    def _detach(self, stream: Stream) -> None:
+        stream.take_kept()
+        if self.ports is not None:
+            self.ports.remove(stream)
+
     def _remove(self, stream: Stream) -> None:
+        self._detach(stream)
         del self.streams[stream.number]
         del self.by_fd[stream.socket.fileno()]
         if stream.connection is not None:
@@ -146,7 +167,7 @@ class StreamTable:
             return stream.failure
         if connection is None:
             state = "BOUND" if stream.listener is None else "LISTEN"
-            local = (ipv4.text(stream.address), stream.port)
+            local = (ipv4.text(stream.ip), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
         tcp = connection.info(now)
         flow: NicFlow | None = connection.nic

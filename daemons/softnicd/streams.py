@@ -23,6 +23,8 @@ import struct
 import termios
 from dataclasses import dataclass
 
+from softnic._flow import PortFields
+from softnic._native import ffi, lib
 from softnic.ipc.control import (
     ACCEPT_MARK,
     ACCEPTED,
@@ -77,41 +79,61 @@ class Settings:
         return self.keepalive_idle_s, self.keepalive_interval_s, self.keepalive_count
 
 
-class Stream:
-    """`number` names it in the control protocol. It owns `end`, its file descriptor."""
+class Stream(PortFields):
+    """`number` names it in the control protocol. It owns `end`, its file descriptor.
+
+    Its state is a port of the fast turn (fast_turn.py), which does the same as `pull` and `push` in C.
+    """
 
     __slots__ = (
-        "address",
-        "blocked",
+        "c",
         "connection",
-        "ending",
         "failure",
-        "hung_up",
-        "input_open",
-        "left_unread",
+        "ip",
         "listener",
-        "number",
-        "offloaded",
-        "offset",
-        "output_open",
         "pid",
         "poller",
         "port",
-        "readable",
         "settings",
         "socket",
-        "write_blocker",
     )
+
+    number: int
+    fd: int
+    write_blocker: int
+    """Bytes still to be discarded before the stream's own (softnic/ipc/control.py)."""
+    offset: int
+    """Bytes of the stream read so far."""
+    readable: bool
+    """Bytes or their end may wait in the file descriptor."""
+    ending: bool
+    """The end of the application's bytes waits in the file descriptor, or has been read."""
+    hung_up: bool
+    """The application has closed its end."""
+    left_unread: bool
+    """The application closed its end with unread bytes of the peer in it."""
+    input_open: bool
+    output_open: bool
+    offloaded: bool
+    """A collective engine reads and writes the connection; the file descriptor carries no bytes."""
+    blocked: bool
+    """The file descriptor is full; the poller reports when it is writable."""
+    in_table: bool
+    """The fast turn has it."""
+    kept: int
+    """Received bytes that the fast turn keeps for the application; they precede those in `connection.received`."""
 
     def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # urgent bytes stay in order
+        self.c = ffi.cast("sn_port *", self.address)
         self.number = number
+        self.fd = end.fileno()
         self.socket = end
         self.poller = poller
         self.settings = settings
-        self.address = 0
+        self.ip = 0
         self.port = 0
         """Reserved by bind."""
         self.pid = 0
@@ -120,24 +142,7 @@ class Stream:
         self.listener: Listener | None = None
         self.failure: StreamInfo | None = None
         """How the last connect failed, until the next one."""
-        self.write_blocker = 0
-        """Bytes still to be discarded before the stream's own (softnic/ipc/control.py)."""
-        self.offset = 0
-        """Bytes of the stream read so far."""
-        self.readable = True
-        """Bytes or their end may wait in the file descriptor."""
-        self.ending = False
-        """The end of the application's bytes waits in the file descriptor, or has been read."""
-        self.hung_up = False
-        """The application has closed its end."""
-        self.left_unread = False
-        """The application closed its end with unread bytes of the peer in it."""
-        self.input_open = True
-        self.output_open = True
-        self.offloaded = False
-        """A collective engine reads and writes the connection; the file descriptor carries no bytes."""
-        self.blocked = False
-        """The file descriptor is full; the poller reports when it is writable."""
+        self.readable = self.input_open = self.output_open = True
         poller.register(end.fileno(), _EDGES)
 
     @property
@@ -208,6 +213,7 @@ class Stream:
         connection = self.connection
         if connection is None or self.offloaded:
             return
+        self.take_kept()
         received = connection.received
         try:
             while received and self.output_open:
@@ -227,6 +233,25 @@ class Stream:
         elif connection.eof and self.output_open and not received:
             self.output_open = False
             self.shut(socket.SHUT_WR)
+
+    def take_kept(self) -> None:
+        """Moves what the fast turn keeps to the front of `connection.received`."""
+        connection = self.connection
+        if connection is None or not self.kept:
+            return
+        views = []
+        while (chunk := lib.sn_port_take(self.c)) != ffi.NULL:
+            start, end = chunk.start, chunk.end
+            owner = ffi.gc(chunk, lib.sn_chunk_free)
+            header = ffi.offsetof("sn_chunk", "data")
+            views.append(memoryview(ffi.buffer(owner, header + end))[header + start :])
+        connection.received.extendleft(reversed(views))
+
+    def keep_received(self) -> None:
+        """Has the fast turn keep `connection.received`, the reverse of `take_kept`."""
+        received = () if self.connection is None else self.connection.received
+        while received and not lib.sn_port_keep_copy(self.c, ffi.from_buffer(received[0]), len(received[0])):
+            received.popleft()
 
     def _set_blocked(self, blocked: bool) -> None:
         if blocked != self.blocked:
@@ -255,6 +280,7 @@ class Stream:
         connection, settings = self.connection, self.settings
         if connection is None:
             return
+        self.take_kept()
         lost = self.left_unread or bool(connection.received)
         waiting = connection.bytes_written > connection.info(now).bytes_sent
         if self.connecting or settings.reset_on_close or (lost and not waiting):

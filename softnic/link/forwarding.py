@@ -49,6 +49,8 @@ class ForwardingTable:
         self._learned: dict[bytes, LinkPeer] = {}
         self._sorted: list[LinkPeer] | None = None
         self._keys: Any = None
+        self.changes = 0
+        """How often the way to a MAC address may have changed."""
 
     def __len__(self) -> int:
         """Return the number of configured MACs."""
@@ -64,6 +66,7 @@ class ForwardingTable:
     def add(self, mac: bytes, address: int, port: int) -> LinkPeer | None:
         """Configure a MAC. Returns the peer that this removes, if any."""
         peer = self._peers.setdefault((address, port), LinkPeer(address, port, mac))
+        self.changes += 1
         before = self._by_mac.get(mac)
         self._by_mac[mac] = peer
         self._learned.pop(mac, None)
@@ -80,6 +83,7 @@ class ForwardingTable:
     def learn(self, mac: bytes, peer: LinkPeer) -> None:
         if mac in self._by_mac or self._learned.get(mac) is peer or mac[0] & 1:
             return
+        self.changes += 1
         self._learned.pop(mac, None)
         if len(self._learned) == MAX_LEARNED:
             del self._learned[next(iter(self._learned))]

@@ -18,17 +18,18 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-
-import numpy as np
+from typing import Any
 
 from softnic._native import ffi, lib
 from softnic.link.base import UdpPath
 from softnic.link.forwarding import ForwardingTable, LinkPeer, endpoint
 from softnic.link.rate_limited_log import Log, RateLimitedLog
+from softnic.link.received_batch import ReceivedBatch
 from softnic.link.secure import channel
 from softnic.link.secure.channel import SecureChannel
 from softnic.link.sockets import Address, kernel_drops, open_socket, resolve
 from softnic.link.unknown_sources import UnknownSourceFilter
+from softnic.link.vxlan_counters import VxlanCounters
 from softnic.packet.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
@@ -38,36 +39,8 @@ RETRY_S = 100e-6
 MAX_FOREIGN_BATCHES = 8
 """Batches without one acceptable frame that one `receive` reads before it returns to its caller."""
 
-_SLOT_BYTES = 1 << 16
-_MESSAGES = 32
-_FRAMES = _MESSAGES * 128
-
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP}
-
-
-@dataclass(slots=True)
-class VxlanCounters:
-    """Frames, and Ethernet bytes where named so. Each frame that is not delivered is in exactly one counter."""
-
-    sent_frames: int = 0
-    """Accepted by the kernel, counted once per destination peer."""
-    sent_bytes: int = 0
-    received_frames: int = 0
-    received_bytes: int = 0
-    dropped_no_peer: int = 0
-    """Sent while no peer was configured."""
-    dropped_full: int = 0
-    """Both the socket and the queue before it were full."""
-    dropped_send_error: int = 0
-    """Refused by the kernel: no route, host down, longer than a datagram."""
-    dropped_unknown_source: int = 0
-    """From an address that is no peer's. Those dropped by the kernel's filter are in `link_kernel_dropped_datagrams`.
-    """
-    dropped_malformed: int = 0
-    """Datagrams that are not VXLAN of this VNI, or too short for a frame."""
-    unknown_source_floods: int = 0
-    """How often the kernel's filter of unknown sources was installed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -128,19 +101,13 @@ class VxlanLink:
         self._waiting: deque[tuple[LinkPeer, Frames]] = deque()
         self._waiting_bytes = 0
         self._retry_at: float | None = None
-        self._buffer = np.empty(_MESSAGES * _SLOT_BYTES, np.uint8)
-        self._offsets, self._lengths = (np.empty(_FRAMES, np.uint32) for _ in range(2))
-        self._sources = ffi.new("sn_source[]", _MESSAGES)
-        self._found = ffi.new("sn_received *")
-        self._into = (
-            ffi.from_buffer("uint8_t[]", self._buffer),
-            ffi.from_buffer("uint32_t[]", self._offsets),
-            ffi.from_buffer("uint32_t[]", self._lengths),
-        )
+        self.received = ReceivedBatch()
         self.readable: bool | None = None
         """False: `receive` need not ask the kernel. An owner that waits for `fileno()` sets it to False once and to
         True when the socket is readable; a batch that empties the socket resets it. None: the kernel is asked every
         time."""
+        self.has_batch = False
+        """A batch was read into the memory that `lend` has lent, and `receive` is to return it."""
         self.counted = VxlanCounters()
         self._socket = open_socket(bind)
         self._fd = self._socket.fileno()
@@ -253,6 +220,7 @@ class VxlanLink:
                 return rest
             elif peer.gso and -result in _NO_GSO:
                 peer.disable_gso()
+                self._forwarding.changes += 1
             elif -result == errno.ECONNREFUSED and not refused:
                 refused = True  # an error of an earlier datagram, now cleared
             else:
@@ -315,44 +283,69 @@ class VxlanLink:
     def receive(self, now: float) -> Frames | None:
         self._source_filter.expire(now)
         peers, keys = self._forwarding.sorted_peers()
-        found = self._found
+        found = self.received.found
         for _ in range(MAX_FOREIGN_BATCHES):
-            if self.readable is False:
+            if self.has_batch:
+                self.has_batch = False
+            elif self.readable is False:
                 return None
-            error: int = lib.sn_vxlan_receive(
-                self._socket.fileno(),
-                self._listed,
-                keys,
-                len(peers),
-                self._into[0],
-                _SLOT_BYTES,
-                _MESSAGES,
-                self._into[1],
-                self._into[2],
-                _FRAMES,
-                self._sources,
-                found,
-            )
-            if -error == errno.ECONNREFUSED:
-                continue  # the error of a datagram to a dead peer, now cleared
-            if error:
+            elif error := self._read(keys, len(peers)):
+                if -error == errno.ECONNREFUSED:
+                    continue  # the error of a datagram to a dead peer, now cleared
                 return None
-            if self.readable and found.messages < _MESSAGES:
-                self.readable = False
             if not found.messages:
                 return None
             if found.malformed or found.unknown:
                 self._count_foreign(now)
             count = self._take(peers, now)
             if count:
-                frames = Frames(self._buffer, self._offsets[:count], self._lengths[:count])
+                frames = self.received.frames(count)
                 self.counted.received_frames += count
                 self.counted.received_bytes += frames.nbytes
                 return frames
         return None
 
+    def _read(self, keys: Any, peers: int) -> int:
+        """Read a batch. Returns 0 or -errno."""
+        error = self.received.read(self._fd, self._listed, keys, peers)
+        if not error and self.readable and self.received.is_last:
+            self.readable = False
+        return error
+
+    def lend(self, turn: Any) -> None:
+        """Have an `sn_turn` read batches into the memory of this link."""
+        turn.wire, turn.vni = self._fd, self._vni
+        self.received.lend(turn.rx)
+
+    def count_batches(self, counts: Any) -> None:
+        """Add what an `sn_turn` has counted."""
+        counted = self.counted
+        counted.sent_frames += counts.link_sent_frames
+        counted.sent_bytes += counts.link_sent_bytes
+        counted.received_frames += counts.link_received_frames
+        counted.received_bytes += counts.link_received_bytes
+
+    def sorted_peers(self) -> tuple[list[LinkPeer], Any]:
+        """Return the peers, and their keys for `sn_vxlan_receive`; the same objects until a peer is added."""
+        return self._forwarding.sorted_peers()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether frames wait for the socket."""
+        return bool(self._waiting)
+
+    @property
+    def path_changes(self) -> int:
+        """How often the result of `direct_path` may have changed for some MAC address."""
+        return self._forwarding.changes
+
+    @property
+    def filter_ends(self) -> float:
+        """When `receive` has to be called, because the filter of unknown sources expires."""
+        return self._source_filter.ends
+
     def _count_foreign(self, now: float) -> None:
-        found, counted = self._found, self.counted
+        found, counted = self.received.found, self.counted
         counted.dropped_malformed += found.malformed
         if found.encrypted:
             text = "a peer encrypts its datagrams and this NIC has no key: they are dropped"
@@ -369,15 +362,15 @@ class VxlanLink:
     def _take(self, peers: list[LinkPeer], now: float) -> int:
         """Decrypt, if encrypted, and learn where senders are. Returns how many frames are listed."""
         total = 0
-        for index in range(self._found.sources):
-            source = self._sources[index]
+        for index in range(self.received.found.sources):
+            source = self.received.sources[index]
             peer, count = peers[source.peer], source.count
             if self._channel is not None:
-                count = self._channel.decrypt(peer, self._into, source.first, count, total, now)
+                count = self._channel.decrypt(peer, self.received.memory, source.first, count, total, now)
                 if not count:
                     continue
-            start = self._offsets.item(total) + 6
-            self._forwarding.learn(self._buffer[start : start + 6].tobytes(), peer)
+            start = self.received.offsets.item(total) + 6
+            self._forwarding.learn(self.received.buffer[start : start + 6].tobytes(), peer)
             total += count
         self._send_released(now)
         return total

@@ -9,6 +9,7 @@ are counted together with the ones that found the socket's buffer full.
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import struct
 from collections.abc import Collection
@@ -46,6 +47,11 @@ class UnknownSourceFilter:
     def active(self) -> bool:
         """Whether the kernel filters."""
         return self._until is not None
+
+    @property
+    def ends(self) -> float:
+        """When the kernel's filter expires."""
+        return math.inf if self._until is None else self._until
 
     def count(self, datagrams: int, peers: Collection[LinkPeer], now: float) -> bool:
         """Count datagrams from unknown sources. Returns whether this attached the filter."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -91,6 +92,7 @@ class Nic:
         self.mac = mac
         self.ip = ip
         self.mode: Mode = mode
+        self.equal_sizes = equal_sizes
         self.offloads = OffloadTable(offloads)
         self.codecs: int | None = codecs.BUILT_IN
         """Bitmap of the codecs that this NIC offers to peers; None: it sends no offer, and encodes nothing."""
@@ -100,10 +102,11 @@ class Nic:
         """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
+        self._unfinished: tuple[Frames, Iterable[Run], int, bool] | None = None
         self.counters = NicCounters()
         self._link_rate_bps = link_rate_bps
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
-        self._identification = 0
+        self.identification = 0
         self._packet_id = 0
         self._direct_link = link if isinstance(link, DirectLink) else None
         self._segmenter = Segmenter(mode == "packet", equal_sizes)
@@ -123,7 +126,7 @@ class Nic:
         choice, adaptive = PLAIN, None
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
             choice, adaptive = self.choose_codec(segment.tos, segment.codec, agreed(flow, self.codecs), state)
-        header = pack_headers(segment, destination, self.mac, self._identification)
+        header = pack_headers(segment, destination, self.mac, self.identification)
         max_payload = (segment.path_mtu or self.link.mtu) - 40 - (len(header) - HEADER_BYTES)
         return self.emit(header, payload, max_payload, state, choice, adaptive, segment.block_offset, max_frames, now)
 
@@ -160,7 +163,7 @@ class Nic:
             codec = flow.snd.buffer.tag_numbered(out.tag).codec
             choice, adaptive = self.choose_codec(tos, codec, agreed(flow, self.codecs), state)
         header = self._header
-        size = lib.sn_flow_header(flow.c, out, destination, self.mac, self._identification, header)
+        size = lib.sn_flow_header(flow.c, out, destination, self.mac, self.identification, header)
         max_payload = (flow.path_mtu or self.link.mtu) - 40 - (size - HEADER_BYTES)
         where = (state, destination, now)
         return self._emit(
@@ -222,7 +225,7 @@ class Nic:
         counters = self.counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
         self._packet_id += 1
-        self._identification = (self._identification + frames) & 0xFFFF
+        self.identification = (self.identification + frames) & 0xFFFF
         counters.tx_segments += 1
         counters.tx_bytes += taken
         counters.tx_frames += frames
@@ -278,12 +281,22 @@ class Nic:
 
         To be exhausted before anything else is received. Each item is made when those before it have been processed.
         """
+        if self._unfinished is not None:
+            batch, self._unfinished = self._unfinished, None
+            return self._items_of(*batch, now)
         loopback = bool(self._loopback)
         frames = self._loopback.popleft() if loopback else self.link.receive(now)
-        return None if frames is None else self._items(frames, loopback, now)
+        return None if frames is None else self._items_of(frames, self.rx.parse(frames), 0, loopback, now)
 
-    def _items(self, frames: Frames, loopback: bool, now: float) -> Iterator[Segment | bytes]:
-        for index, run in enumerate(self.rx.parse(frames)):
+    def resume(self, frames: Frames, runs: int, first: int) -> None:
+        """Have `receive` return next what is left, from run `first` on, of a batch with `runs` runs that was parsed
+        into the memory of `rx`."""
+        self._unfinished = frames, islice(self.rx.parsed(frames, runs), first, None), first, False
+
+    def _items_of(
+        self, frames: Frames, runs: Iterable[Run], first: int, loopback: bool, now: float
+    ) -> Iterator[Segment | bytes]:
+        for index, run in enumerate(runs, first):
             kind = run[KIND]
             if kind == 0:
                 yield from self._receive_run(index, run, loopback, now)
@@ -296,7 +309,7 @@ class Nic:
     @property
     def waiting(self) -> bool:
         """Whether there is something to `receive` of which the link does not know."""
-        return bool(self._loopback)
+        return bool(self._loopback) or self._unfinished is not None
 
     def _receive_run(self, index: int, run: Run, loopback: bool, now: float) -> Iterable[Segment]:
         """Turn a run of TCP frames into one segment or, exceptionally, several; none if it was taken as it is."""

@@ -111,7 +111,7 @@ class Node:
 
     def _take_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
         """Pass a run to TCP's fast path, unless it has to be captured as a segment."""
-        if self._capture is not None and self._capture.active:
+        if self.is_captured:
             return False
         return self.host.tcp.receive_run(flow, run, payload, now)
 
@@ -144,7 +144,7 @@ class Node:
 
     def transmit_output(self, flow: Flow, out: Any, destination: bytes, now: float) -> Transmitted:
         """Send what the fast path has chosen; as a segment while a capture is in progress."""
-        if self._capture is not None and self._capture.active:
+        if self.is_captured:
             return self.transmit(segment_of(flow, out), destination, out.frames, now)
         return self.nic.transmit_output(flow, out, destination, now)
 
@@ -152,6 +152,11 @@ class Node:
         if self._capture is not None:
             self._capture.frame(frame, now, outgoing=True)
         self.nic.send_frame(frame, now)
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether a capture is in progress."""
+        return self._capture is not None and self._capture.active
 
     def counters(self) -> dict[str, int]:
         """Return all counters of NIC, stack and link, by name."""

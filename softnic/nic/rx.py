@@ -75,6 +75,18 @@ class RxParser:
         self._counters.rx_wire_bytes += frames.nbytes
         return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
 
+    def lend(self, rx: Any) -> None:
+        """Have an `sn_turn` parse batches into the arrays of this parser."""
+        if rx.frames > self._batch:
+            self._reserve(rx.frames)
+        rx.payloads, rx.runs = self.payloads, self.runs
+
+    def parsed(self, frames: Frames, found: int) -> Iterable[Run]:
+        """Return the runs of a batch that was parsed into these arrays."""
+        if frames.data is not self._frames:
+            self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
+        return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
+
     def drop(self, kind: int) -> None:
         """Count a dropped run of this kind."""
         name = _DROPS[kind]

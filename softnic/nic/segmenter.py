@@ -109,6 +109,13 @@ class Segmenter:
         self._buffer = np.empty(size, np.uint8)
         self._c_buffer = ffi.from_buffer("uint8_t[]", self._buffer)
 
+    def lend(self, turn: Any, size: int) -> None:
+        """Have an `sn_turn` cut segments into the buffer of this segmenter, which gets `size` bytes."""
+        self._make_buffer(size)
+        tx = turn.tx
+        tx.data, tx.size, tx.offsets, tx.lengths = self._c_buffer, size, self._c_offsets, self._c_lengths
+        tx.frames, tx.plan, tx.result = MAX_FRAMES, self._plan, self.result
+
     def copy(self, packet_id: int) -> Frames:
         """Return a copy of the frames of the latest cut, which were not to be kept."""
         self._kept = self._buffer[: self.result.frame_bytes + self.result.frames * HEADROOM].copy()

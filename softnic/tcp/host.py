@@ -155,6 +155,19 @@ class Host:
 
     # Sending
 
+    @property
+    def address_changes(self) -> int:
+        """How often the MAC address of a peer has changed."""
+        return self._neighbours.changes
+
+    def resolve(self, ip: int, now: float) -> tuple[bytes, float] | None:
+        """Returns the MAC address of a peer and until when it is valid, as long as `address_changes` stays.
+
+        None: it is not known yet.
+        """
+        mac = self._neighbours.lookup(ip, now)
+        return None if mac is None else (mac, self._neighbours.fresh_until(ip))
+
     def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
         """Sends a segment. Segments of no connection are queued for ARP; connections wait themselves."""
         mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)

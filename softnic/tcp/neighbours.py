@@ -31,6 +31,8 @@ class Neighbours:
     def __init__(self) -> None:
         self._entries: dict[int, _Neighbour] = {}
         self._asking: set[int] = set()
+        self.changes = 0
+        """How often an address that was known has changed, or was forgotten."""
 
     def lookup(self, ip: int, now: float) -> bytes | None:
         """Returns the MAC address, or None while it is unknown; a request for it is then due."""
@@ -42,6 +44,11 @@ class Neighbours:
             entry.next_try = now
             self._asking.add(ip)
         return entry.mac
+
+    def fresh_until(self, ip: int) -> float:
+        """Returns until when `lookup` gives the same answer, unless `changes` changes; it may be over already."""
+        entry = self._entries.get(ip)
+        return 0.0 if entry is None or entry.mac is None else entry.fresh_until
 
     def known(self, ip: int) -> bytes | None:
         """Returns the MAC address if there is one, without requesting it."""
@@ -57,6 +64,7 @@ class Neighbours:
             self._evict()
             entry = self._entries[ip] = _Neighbour()
         self._asking.discard(ip)
+        self.changes += entry.mac not in (None, mac)
         entry.mac, entry.fresh_until, entry.tries = mac, now + LIFETIME_S, 0
         return True
 
@@ -74,6 +82,7 @@ class Neighbours:
                 failed.append(ip)
                 self._asking.discard(ip)
                 del self._entries[ip]
+                self.changes += 1
                 continue
             entry.tries += 1
             entry.next_try = now + RETRY_S
@@ -90,4 +99,5 @@ class Neighbours:
         if len(self._entries) >= MAX_ENTRIES:
             oldest = min(self._entries, key=lambda ip: self._entries[ip].fresh_until)
             del self._entries[oldest]
+            self.changes += 1
             self._asking.discard(oldest)

@@ -44,6 +44,11 @@ class Scheduler:
             flow.queued = True
             (self._ready_loopback if flow.peer[0] == self._ip else self._ready).append(flow)
 
+    def adopt(self, flow: Flow) -> None:
+        """Queues a flow that another owner has marked as queued."""
+        flow.queued = False
+        self.wake(flow)
+
     @property
     def wants_output(self) -> bool:
         return bool(self._ready)

@@ -48,7 +48,7 @@ class TagRange(NamedTuple):
 class SendBuffer(SendBufferFields):
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_c", "_extent", "_found", "_memory", "_numbers", "_tags", "zerocopy")
+    __slots__ = ("_extent", "_found", "_memory", "_numbers", "_tags", "c", "zerocopy")
 
     capacity: int
     """Limit of the copied bytes kept; autotune.py changes it."""
@@ -69,7 +69,7 @@ class SendBuffer(SendBufferFields):
 
     def __init__(self, capacity: int, *, memory: Memory | None = None) -> None:
         del memory
-        self._c = ffi.cast("sn_send_buffer *", self.address)
+        self.c = ffi.cast("sn_send_buffer *", self.address)
         self._extent = ffi.new("sn_extent *")
         self._found = ffi.buffer(self._extent)
         self.capacity = capacity
@@ -87,7 +87,7 @@ class SendBuffer(SendBufferFields):
         number = self._numbers.setdefault(tag, len(self._tags))
         if number == len(self._tags):
             self._tags.append(tag)
-        if lib.sn_send_buffer_tag(self._c, position, number, tag.tos, words):
+        if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words):
             raise MemoryError("no memory for a tag")
 
     def tag_numbered(self, number: int) -> Tag:
@@ -96,7 +96,7 @@ class SendBuffer(SendBufferFields):
 
     @property
     def free(self) -> int:
-        return int(lib.sn_send_buffer_free(self._c))
+        return int(lib.sn_send_buffer_free(self.c))
 
     def write_space(self) -> memoryview:
         """Returns contiguous space for the next bytes, to be reported by `wrote`; empty if the buffer is full."""
@@ -167,7 +167,7 @@ class SendBuffer(SendBufferFields):
 
     def tag(self, tag: Tag, position: int, words: bool) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
-        last = lib.sn_send_buffer_last_range(self._c)
+        last = lib.sn_send_buffer_last_range(self.c)
         if tag == self._tags[last.tag]:
             return
         if position < self.end or position < last.start:
@@ -176,7 +176,7 @@ class SendBuffer(SendBufferFields):
 
     @property
     def last_tag(self) -> Tag:
-        number: int = lib.sn_send_buffer_last_range(self._c).tag
+        number: int = lib.sn_send_buffer_last_range(self.c).tag
         return self._tags[number]
 
     def tag_range(self, position: int) -> TagRange:
@@ -187,7 +187,7 @@ class SendBuffer(SendBufferFields):
 
         `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
-        lib.sn_send_buffer_extent(self._c, position, flush, self._extent)
+        lib.sn_send_buffer_extent(self.c, position, flush, self._extent)
         start, origin, number, words, end, closed = _EXTENT.unpack_from(self._found)
         # quicker than TagRange()
         tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))

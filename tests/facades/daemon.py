@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -13,6 +14,7 @@ from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.control_server import MAX_PER_PROCESS
 from softnicd.daemon import Daemon
 from softnicd.event_log import BURST, INTERVAL_S, EventLog
+from softnicd.fast_turn import FastTurn
 from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
 from softnicd.process_monitor import ProcessMonitor, state_of
 from softnicd.regions import Regions
@@ -38,13 +40,16 @@ __all__ = [
     "Settings",
     "StallWatchdog",
     "Stream",
+    "fast_turn_of",
     "forget_ended_streams",
     "load",
     "main",
     "on_wire",
     "parser",
+    "poller_of",
     "reply_to",
     "restart_numbers",
+    "segments_in_c",
     "state_of",
     "unreleased",
     "wire_of",
@@ -61,6 +66,22 @@ def on_wire(make: Callable[..., object]) -> Iterator[None]:
 def wire_of(daemon: Daemon) -> object:
     """Return the link of a daemon to other NICs."""
     return daemon._wire
+
+
+def fast_turn_of(daemon: Daemon) -> FastTurn | None:
+    """Return the turns in C of a daemon, if it has them."""
+    return daemon._fast
+
+
+def segments_in_c(daemon: Daemon) -> int:
+    """Return the segments that C sent and received since the daemon's counters were read last."""
+    counts = daemon._fast._turn.counts if daemon._fast else None
+    return 0 if counts is None else int(counts.host_segments_sent + counts.host_segments_received)
+
+
+def poller_of(daemon: Daemon) -> select.epoll:
+    """Return what reports the events of a daemon's file descriptors."""
+    return daemon._selector.epoll
 
 
 def restart_numbers(daemon: Daemon) -> None:

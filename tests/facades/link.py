@@ -12,8 +12,9 @@ from softnic.link.emulation import AHEAD, BURST, TOGETHER, EmulatedLink, Emulati
 from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
 from softnic.link.forwarding import ForwardingTable, LinkPeer
 from softnic.link.rate_limited_log import Log
-from softnic.link.udp import EncryptionSettings, VxlanCounters, VxlanLink
+from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.link.unknown_sources import program
+from softnic.link.vxlan_counters import VxlanCounters
 
 __all__ = [
     "AHEAD",

@@ -1,0 +1,253 @@
+"""Fast turn: the turns of a NIC in C, as long as nothing but the data of established streams is to be moved.
+
+`wait` waits for events and takes turns (native/turn.h) until something needs Python: other file descriptors, timers, a
+flow that opens, closes or has lost segments, a new tag. Python then continues that turn as if it had done all of it
+(`Daemon.turn`). C and Python work on the same flows and streams, so nothing is copied between them but counters.
+
+It covers the plain wire; a NIC with link emulation, encryption, a capture in progress or collectives takes Python's
+turns.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+from typing import Any
+
+from softnic._native import ffi, lib
+from softnic.link.udp import VxlanLink
+from softnic.nic.flows import agreed, attach
+from softnic.nic.node import Node
+from softnic.nic.offload import PLAIN
+from softnic.nic.segmenter import Segmenter
+from softnic.tcp.connection import Connection
+from softnicd.selector import AT_ONCE
+from softnicd.stream_pump import StreamPump
+from softnicd.streams import Stream
+
+_OUT_BYTES = 4 << 20
+"""For the frames of a segment: more than any has."""
+_PYTHON_TURN = lib.SN_TURN_TIMERS | lib.SN_TURN_FRAMES | lib.SN_TURN_RUNS | lib.SN_TURN_READY
+"""Reasons for which Python continues the turn."""
+_SMALL_NOTES = lib.SN_PORT_RUNS | lib.SN_PORT_SCHEDULE
+"""Notes that are dealt with at once."""
+_ZERO = ffi.new("sn_turn_counts *")
+_FIELDS = [name for name, _ in ffi.typeof("sn_turn_counts").fields]
+_NIC_COUNTS = [name.removeprefix("nic_") for name in _FIELDS if name.startswith("nic_")]
+_HOST_COUNTS = [name.removeprefix("host_") for name in _FIELDS if name.startswith("host_")]
+
+Events = list[tuple[int, int]]
+"""File descriptors and masks, as epoll reports them."""
+Port = Any
+"""A pointer to an `sn_port`."""
+
+
+class FastTurn:
+    """The turns of one NIC. `wire` is its link, `epoll` the file descriptor that reports events."""
+
+    def __init__(self, node: Node, wire: VxlanLink, streams: StreamPump, epoll: int) -> None:
+        self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
+        self._turn = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
+        self._segmenter = Segmenter(self._nic.mode == "packet", self._nic.equal_sizes)
+        self._segmenter.lend(turn, _OUT_BYTES)
+        wire.lend(turn)
+        self._nic.rx.lend(turn.rx)
+        turn.epoll, turn.ip, turn.mtu = epoll, self._nic.ip, wire.mtu
+        turn.mac = list(self._nic.mac)
+        turn.offloads = self._nic.offloads.bitmap
+        self._keys = None
+        self._macs = ffi.new("uint64_t[]", 0)
+        streams.table.ports = self
+
+    # The ports
+
+    def add(self, stream: Stream) -> None:
+        """Take over a stream that has a connection, unless it is to this node itself or there is no memory."""
+        connection = stream.connection
+        assert connection is not None
+        if connection.peer[0] != self._nic.ip:
+            lib.sn_turn_add(self._turn, stream.c, connection.c)
+
+    def remove(self, stream: Stream) -> None:
+        """Give a stream back."""
+        lib.sn_turn_remove(self._turn, stream.c)
+
+    # Turns
+
+    @property
+    def can_run(self) -> bool:
+        """Whether nothing waits for Python."""
+        streams, host = self._streams, self._host
+        return not (
+            streams.offloaded
+            or streams.has_work
+            or host.wants_output()
+            or host.wants_output_loopback()
+            or self._nic.waiting
+            or self._wire.is_waiting
+            or self._node.is_captured
+        )
+
+    def wait(self, until: float, due: float) -> tuple[Events, float]:
+        """Wait for events and take turns, at the latest until `until`.
+
+        `due` is when Python's next turn is. Returns the events that are left, and when Python's next turn is now.
+        """
+        self._enter(due)
+        reasons: int = lib.sn_turn_run(self._turn, until)
+        if reasons < 0:
+            if reasons != -errno.EINTR:
+                raise OSError(-reasons, os.strerror(-reasons))
+            return [], due
+        return self._leave(reasons, due)
+
+    def step(self, events: Events, due: float) -> tuple[Events, float]:
+        """Take one turn with these events, which were waited for elsewhere; as `wait`."""
+        self._enter(due)
+        turn = self._turn
+        for index, (fd, mask) in enumerate(events):
+            turn.fds[index], turn.masks[index] = fd, mask
+        turn.event_count = len(events)
+        return self._leave(lib.sn_turn_step(turn, self._streams.now()), due)
+
+    def _enter(self, due: float) -> None:
+        turn = self._turn
+        turn.timers_at = min(due, self._wire.filter_ends)
+        peers, keys = self._wire.sorted_peers()
+        if keys is not self._keys:
+            self._keys, self._macs = keys, ffi.new("uint64_t[]", [int.from_bytes(peer.mac) for peer in peers])
+            turn.peers, turn.peer_macs, turn.peer_count = keys, self._macs, len(peers)
+        turn.path_epoch = self._host.address_changes + self._wire.path_changes
+        turn.link_full_at = self._host.tcp.link_full_at
+        turn.wire_readable = bool(self._wire.readable)
+        turn.identification = self._nic.identification
+
+    def _leave(self, reasons: int, due: float) -> tuple[Events, float]:
+        """Have Python continue where C has stopped.
+
+        Returns the events that are left, and when Python's next turn is.
+        """
+        turn = self._turn
+        self._wire.readable = turn.wire_readable
+        self._nic.identification = turn.identification
+        if reasons & lib.SN_TURN_UNSENT:
+            self._send_rest()
+        if reasons & lib.SN_TURN_FRAMES:
+            self._learn_senders()
+            self._wire.has_batch = True
+        if reasons & lib.SN_TURN_RUNS:
+            self._nic.resume(self._wire.received.frames(turn.rx.found.frames), turn.run_count, turn.next_run)
+            self._prepare_receiver(turn.rx.runs[turn.next_run])
+        while (port := lib.sn_turn_take_ready(turn)) != ffi.NULL:
+            stream, connection = self._stream(port)
+            self._prepare(stream, connection)
+            self._host.tcp.scheduler.adopt(connection)
+        due = min(due, self._handle_notes())
+        events = [(turn.fds[index], turn.masks[index]) for index in range(turn.event_count)]
+        return events, AT_ONCE if reasons & _PYTHON_TURN else due
+
+    def _stream(self, port: Port) -> tuple[Stream, Connection]:
+        stream = self._streams.table.streams[port.number]
+        assert stream.connection is not None
+        return stream, stream.connection
+
+    def _send_rest(self) -> None:
+        """Send what the kernel did not accept of the last segment as the link does: it waits, or is dropped."""
+        frames = self._segmenter.copy(0)
+        self._node.link.send(frames.select(slice(self._turn.accepted, None)), self._streams.now())
+
+    def _learn_senders(self) -> None:
+        """Note the MAC addresses of a batch, which the link is about to learn."""
+        rx, macs = self._turn.rx, self._macs
+        for source in rx.sources[0 : rx.found.sources]:
+            start = rx.offsets[source.first] + 6
+            mac = int.from_bytes(ffi.buffer(rx.data + start, 6)[:])
+            for peer in range(len(macs)):
+                if macs[peer] == mac:
+                    macs[peer] = 0
+            macs[source.peer] = mac
+
+    def _prepare_receiver(self, run: Any) -> None:
+        """Prepare the flow of a run, if it has an established stream and is not prepared."""
+        connection = self._host.tcp.lookup((run.src, run.sport, run.dport))
+        stream = None if connection is None else self._streams.table.by_connection.get(connection)
+        if stream is not None and connection is not None and connection.established and stream.c.path_epoch < 0:
+            self._prepare(stream, connection)
+
+    def _prepare(self, stream: Stream, connection: Connection) -> None:
+        """Look up the path of a flow, and the codec of the tag that it sends next, for the next turns."""
+        port, nic, now = stream.c, self._nic, self._streams.now()
+        resolved = self._host.resolve(connection.peer[0], now)
+        path = None if resolved is None else self._wire.direct_path(resolved[0])
+        if resolved is None or path is None:
+            return
+        _, port.peer_address, port.peer_port, _, port.gso = path
+        port.destination, port.path_until = int.from_bytes(resolved[0]), resolved[1]
+        port.path_epoch = self._turn.path_epoch
+        codecs = agreed(connection, nic.codecs)
+        port.peer_codecs = -1 if codecs is None else codecs
+        buffer = connection.snd.buffer
+        port.tag = number = lib.sn_send_buffer_tag_range(buffer.c, connection.snd.snd_nxt).tag
+        tag = buffer.tag_numbered(number)
+        choice, adaptive = PLAIN, None
+        if nic.offloads.selects(tag.tos):
+            choice, adaptive = nic.choose_codec(tag.tos, tag.codec, codecs, connection.nic or attach(connection))
+        port.codec, port.parameter = choice.number, choice.parameter
+        if adaptive is not None:
+            port.tag = -1  # Python measures it
+
+    def _handle_notes(self) -> float:
+        """Do what ports need of Python. Return when its next turn is."""
+        turn, due, scheduled = self._turn, math.inf, False
+        while (port := lib.sn_turn_take_noted(turn)) != ffi.NULL:
+            stream, connection = self._stream(port)
+            notes, port.notes = port.notes, 0
+            if notes & lib.SN_PORT_RUNS:
+                connection.snd.buffer.zerocopy.drop_finished()
+            if notes & lib.SN_PORT_SCHEDULE:
+                self._host.tcp.schedule(connection)
+                scheduled = True
+            if notes & lib.SN_PORT_READ:
+                self._streams.pulling.add(stream)
+            if notes & lib.SN_PORT_WRITABLE:
+                connection.on_writable()
+            if notes & lib.SN_PORT_WRITE:
+                connection.readable_notified = False
+                connection.on_readable()
+            if notes & ~_SMALL_NOTES:
+                due = AT_ONCE
+        if scheduled and due > AT_ONCE:
+            due = self._node.next_time() or math.inf
+        return due
+
+    def give_back(self) -> None:
+        """Have Python read the streams that C was about to read."""
+        while (port := lib.sn_turn_take_pulled(self._turn)) != ffi.NULL:
+            self._streams.pulling.add(self._stream(port)[0])
+
+    def take_over(self) -> None:
+        """Have C continue with the streams that Python was about to read and write, if nothing else waits for it."""
+        full, self._streams.full = self._streams.full, set()
+        if self._streams.offloaded:
+            return
+        for stream in full:
+            if stream.in_table:
+                stream.keep_received()
+        pulling = self._streams.pulling
+        ours = [stream for stream in pulling if stream.in_table]
+        if len(ours) < len(pulling) or self._host.events:
+            return
+        pulling.clear()
+        for stream in ours:
+            lib.sn_turn_pull(self._turn, stream.c)
+
+    def count(self) -> None:
+        """Add what C has counted to the counters of NIC, host and link."""
+        counts = self._turn.counts
+        self._wire.count_batches(counts)
+        for name in _NIC_COUNTS:
+            setattr(self._nic.counters, name, getattr(self._nic.counters, name) + getattr(counts, f"nic_{name}"))
+        for name in _HOST_COUNTS:
+            setattr(self._host.counters, name, getattr(self._host.counters, name) + getattr(counts, f"host_{name}"))
+        self._turn.counts = _ZERO[0]

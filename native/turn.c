@@ -1,0 +1,104 @@
+/* A turn: events, what applications wrote, what arrived, what is to be sent. */
+#include "turn.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "epoll.h"
+#include "turn_steps.h"
+
+/* Reads once from every port that may have bytes; those that may have more stay in the list. */
+static void pull(sn_turn *t)
+{
+    sn_port *last = t->last_pulled, *port;
+    while ((port = sn_turn_take_pulled(t)) != NULL) {
+        int64_t count = sn_port_pull(port);
+        if (count < 0)
+            sn_turn_note(t, port, SN_PORT_READ);
+        if (count > 0) {
+            sn_turn_wake_once(t, port);
+            if (port->readable)
+                sn_turn_pull(t, port);
+        }
+        if (port == last)
+            return;
+    }
+}
+
+/* Dispatches events: those of ports here, the others are left. */
+static void dispatch(sn_turn *t)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < t->event_count; i++) {
+        const int32_t fd = t->fds[i];
+        const uint32_t mask = t->masks[i];
+        sn_port *port = (uint32_t)fd < t->by_fd_size ? t->by_fd[fd] : NULL;
+        if (fd == t->wire) {
+            t->wire_readable = true;
+        } else if (port && !(mask & ~(uint32_t)(EPOLLIN | EPOLLOUT))) {
+            if (mask & EPOLLIN) {
+                port->readable = true;
+                sn_turn_pull(t, port);
+            }
+            if (mask & EPOLLOUT && port->flow->receive.unread == port->kept)
+                sn_turn_push(t, port);
+            else if (mask & EPOLLOUT)
+                sn_turn_note(t, port, SN_PORT_WRITE);
+        } else {
+            t->fds[left] = fd;
+            t->masks[left++] = mask;
+        }
+    }
+    t->event_count = left;
+    if (left)
+        t->reasons |= SN_TURN_EVENTS;
+}
+
+uint32_t sn_turn_step(sn_turn *t, double now)
+{
+    t->reasons = 0;
+    dispatch(t);
+    pull(t);
+    sn_turn_receive_all(t, now);
+    if (now >= t->timers_at)
+        t->reasons |= SN_TURN_TIMERS;
+    if (t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS)) {
+        if (t->first_ready)
+            t->reasons |= SN_TURN_READY;
+    } else {
+        sn_turn_output(t, now);
+    }
+    return t->reasons;
+}
+
+static double clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)(now.tv_sec * INT64_C(1000000000) + now.tv_nsec) / 1e9;
+}
+
+int64_t sn_turn_run(sn_turn *t, double until)
+{
+    for (;;) {
+        const double limit = until < t->timers_at ? until : t->timers_at;
+        int64_t wait = -1;
+        if (t->first_pulled || t->first_ready)
+            wait = 0;
+        else if (limit != INFINITY) {
+            const double seconds = limit - clock_now();
+            wait = seconds > 0 ? (int64_t)ceil(seconds * 1e9) : 0;
+        }
+        const int found = sn_epoll_wait(t->epoll, wait, t->fds, t->masks, SN_TURN_EVENTS_MOST);
+        if (found < 0)
+            return found;
+        t->event_count = (uint32_t)found;
+        const double now = clock_now();
+        if (sn_turn_step(t, now))
+            return t->reasons;
+        if (now >= until)
+            return SN_TURN_UNTIL;
+    }
+}

@@ -1,0 +1,150 @@
+/* A turn of a NIC in one call: what its sockets have is read, checked, processed and passed on, and the answers are sent.
+   It covers streams of applications on their fast path (fast_path.h) over an unencrypted wire. Whatever else comes up
+   ends the call, and Python continues the turn (daemons/softnicd/fast_turn.py): before it, everything is done, behind it
+   nothing has begun. */
+#ifndef SOFTNIC_TURN_H
+#define SOFTNIC_TURN_H
+/* C only */
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "batch_io.h"
+#include "fast_path.h"
+#include "frames.h"
+#include "packets.h"
+#include "port.h"
+/* all */
+
+/* Why a call has ended. */
+enum {
+    SN_TURN_EVENTS = 1,  /* events of file descriptors that are not ports */
+    SN_TURN_TIMERS = 2,  /* the time `timers_at` has come */
+    SN_TURN_FRAMES = 4,  /* a batch was received of which the link has to take note */
+    SN_TURN_RUNS = 8,    /* a run of a batch cannot be processed here */
+    SN_TURN_READY = 16,  /* a flow cannot send here */
+    SN_TURN_UNSENT = 32, /* the kernel did not accept all frames */
+    SN_TURN_NOTES = 64,  /* ports have notes */
+    SN_TURN_UNTIL = 128  /* the time that was given has come */
+};
+
+/* Limit of the events of one wait. */
+enum { SN_TURN_EVENTS_MOST = 256 };
+
+/* What was counted: the sum of all calls. */
+typedef struct {
+    uint64_t nic_tx_segments;
+    uint64_t nic_tx_bytes;
+    uint64_t nic_tx_frames;
+    uint64_t nic_tx_wire_bytes;
+    uint64_t nic_tx_offload_frames;
+    uint64_t nic_tx_offload_original_bytes;
+    uint64_t nic_tx_offload_encoded_bytes;
+    uint64_t nic_tx_offload_raw_frames;
+    uint64_t nic_rx_segments;
+    uint64_t nic_rx_bytes;
+    uint64_t nic_rx_frames;
+    uint64_t nic_rx_wire_bytes;
+    uint64_t nic_rx_offload_frames;
+    uint64_t nic_rx_offload_original_bytes;
+    uint64_t nic_rx_offload_encoded_bytes;
+    uint64_t nic_rx_offload_raw_frames;
+    uint64_t host_segments_sent;
+    uint64_t host_segments_received;
+    uint64_t host_fast_path_sent;
+    uint64_t host_fast_path_received;
+    uint64_t link_sent_frames;
+    uint64_t link_sent_bytes;
+    uint64_t link_received_frames;
+    uint64_t link_received_bytes;
+} sn_turn_counts;
+
+/* Memory for received batches. */
+typedef struct {
+    uint8_t *data;
+    uint64_t size;
+    uint32_t slot; /* bytes for each datagram */
+    uint32_t messages;
+    uint32_t frames; /* limit of the frames of a batch; entries of the arrays */
+    uint32_t *offsets;
+    uint32_t *lengths;
+    sn_source *sources;
+    sn_received *found;
+    sn_payload_ref *payloads;
+    sn_run *runs;
+} sn_turn_receive;
+
+/* Memory for the frames of a segment. */
+typedef struct {
+    uint8_t *data;
+    uint64_t size;
+    uint32_t frames; /* entries of the arrays */
+    uint32_t *offsets;
+    uint32_t *lengths;
+    sn_cut_plan *plan; /* with `packet_mode` and `equal_sizes` set */
+    sn_cut_result *result;
+} sn_turn_transmit;
+
+typedef struct {
+    int32_t epoll;
+    int32_t wire; /* file descriptor */
+    int32_t vni;
+    uint32_t ip;
+    uint32_t mtu;
+    uint8_t mac[6];
+    uint64_t offloads; /* bit (tos >> 2) is set for every ToS that selects an offload */
+    const uint64_t *peers; /* as for sn_vxlan_receive */
+    uint64_t *peer_macs;   /* MAC address that was heard from each of them last */
+    uint32_t peer_count;
+    int64_t path_epoch; /* changes with MAC addresses and endpoints of peers */
+    double link_full_at;
+    double timers_at;
+    bool wire_readable;
+    uint16_t identification;
+    sn_turn_receive rx;
+    sn_turn_transmit tx;
+    uint32_t reasons;
+    int32_t fds[256]; /* events that are left */
+    uint32_t masks[256];
+    uint32_t event_count;
+    uint32_t run_count; /* of the batch received last */
+    uint32_t next_run;  /* the first one not processed */
+    uint32_t accepted;  /* frames of the last segment that the kernel has */
+    sn_turn_counts counts;
+    sn_port *first_ready;
+    sn_port *last_ready;
+    sn_port *first_pulled;
+    sn_port *last_pulled;
+    sn_port *first_noted;
+    sn_port **by_fd;
+    sn_port **table;
+    uint32_t by_fd_size;
+    uint32_t table_size; /* a power of two, or 0 */
+    uint32_t table_used;
+    sn_chunk *spare;
+    sn_output output;
+} sn_turn;
+
+/* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory. */
+int sn_turn_add(sn_turn *turn, sn_port *port, sn_flow *flow);
+void sn_turn_remove(sn_turn *turn, sn_port *port);
+
+/* Has a port's bytes read, or its flow served, in the next call. */
+void sn_turn_pull(sn_turn *turn, sn_port *port);
+void sn_turn_wake(sn_turn *turn, sn_port *port);
+
+/* Take the first port of a list that Python continues with; NULL: it is empty. */
+sn_port *sn_turn_take_ready(sn_turn *turn);
+sn_port *sn_turn_take_pulled(sn_turn *turn);
+sn_port *sn_turn_take_noted(sn_turn *turn);
+
+/* One turn at the time `now`, with the `event_count` events in `fds` and `masks`. Returns `reasons`. */
+uint32_t sn_turn_step(sn_turn *turn, double now);
+
+/* Waits for events and takes turns until there is a reason to return, at the latest at `until`; returns `reasons`, or
+   -errno. Times are seconds of CLOCK_MONOTONIC. */
+int64_t sn_turn_run(sn_turn *turn, double until);
+
+/* Frees what the turn has allocated. */
+void sn_turn_clear(sn_turn *turn);
+
+#endif

@@ -1,0 +1,254 @@
+/* What arrives, from the wire to flows and applications: softnic/nic/nic.py, rx.py, softnic/tcp/fast_path.py and
+   daemons/softnicd/streams.py, in their order. */
+#include "turn.h"
+
+#include <errno.h>
+
+#include "epoll.h"
+#include "headers.h"
+#include "turn_steps.h"
+
+enum {
+    HEADERS = 54, /* Ethernet, IPv4 and TCP without options */
+    MOST_BATCHES = 64,
+    MOST_PIECES = 256
+};
+
+static void set_blocked(sn_turn *t, sn_port *port, bool blocked)
+{
+    if (blocked != port->blocked) {
+        port->blocked = blocked;
+        sn_epoll_watch(t->epoll, (int)port->fd, blocked);
+    }
+}
+
+/* Counts what an application took, and asks for a window update if it is due. */
+static void consume(sn_turn *t, sn_port *port, int64_t count)
+{
+    if (count > 0 && sn_port_consume(port, count)) {
+        port->flow->connection.ack_pending = true;
+        sn_turn_wake_once(t, port);
+    }
+}
+
+void sn_turn_push(sn_turn *t, sn_port *port)
+{
+    int64_t count = sn_port_push(port);
+    if (count < 0)
+        sn_turn_note(t, port, SN_PORT_WRITE);
+    else
+        consume(t, port, count);
+    set_blocked(t, port, port->first != NULL);
+}
+
+/* Space for `size` received bytes behind those that are kept: in the last chunk, or in the spare one. NULL: no memory. */
+static sn_chunk *space_for(sn_turn *t, const sn_port *port, uint32_t size)
+{
+    if (port->last && port->last->size - port->last->end >= size)
+        return port->last;
+    if (t->spare && t->spare->size < size) {
+        sn_chunk_free(t->spare);
+        t->spare = NULL;
+    }
+    if (t->spare == NULL)
+        t->spare = sn_chunk_new(size);
+    if (t->spare)
+        t->spare->start = t->spare->end = 0;
+    return t->spare;
+}
+
+/* Reads or decodes the payload of a run to the end of `chunk`, which is not moved. Returns false if it is malformed. */
+static bool restore(sn_turn *t, const sn_port *port, const sn_run *run, sn_chunk *chunk, uint32_t *raw)
+{
+    const sn_payload_ref *first = t->rx.payloads + run->first;
+    uint8_t *out = chunk->data + chunk->end;
+    size_t capacity = chunk->size - chunk->end;
+    if (!sn_turn_is_tagged(t, run->tos))
+        return sn_gather(t->rx.data, t->rx.size, first, run->count, out, capacity) == run->payload_bytes;
+    uint64_t restored;
+    return sn_decode_payloads(t->rx.data, t->rx.size, first, run->count, (uint32_t)port->peer_codecs, out,
+                              run->original_bytes, &restored, raw) == run->count;
+}
+
+/* Writes the payload of a run from where it arrived. Returns how many bytes the application took, or -1. */
+static int64_t write_run(const sn_turn *t, const sn_port *port, const sn_run *run)
+{
+    const sn_payload_ref *payloads = t->rx.payloads + run->first;
+    int64_t total = 0;
+    for (uint32_t done = 0; done < run->count;) {
+        struct iovec pieces[MOST_PIECES];
+        uint32_t used = 0;
+        int64_t size = 0;
+        for (; used < MOST_PIECES && done < run->count; used++, done++) {
+            pieces[used] = (struct iovec){t->rx.data + payloads[done].offset, payloads[done].length};
+            size += payloads[done].length;
+        }
+        const int64_t written = sn_port_write(port, pieces, used);
+        if (written < 0)
+            return -1;
+        total += written;
+        if (written < size)
+            break;
+    }
+    return total;
+}
+
+/* Passes the payload of a run on. `chunk` holds it if it was decoded, else there is space for it. */
+static void deliver(sn_turn *t, sn_port *port, const sn_run *run, sn_chunk *chunk, uint32_t length)
+{
+    const bool decoded = sn_turn_is_tagged(t, run->tos), waits = port->first != NULL;
+    int64_t taken = 0;
+    if (!waits) {
+        struct iovec whole = {chunk->data, length};
+        taken = decoded ? sn_port_write(port, &whole, 1) : write_run(t, port, run);
+    }
+    if (taken < length) {
+        uint32_t raw;
+        if (!decoded)
+            restore(t, port, run, chunk, &raw);
+        if (chunk == t->spare)
+            t->spare = NULL;
+        sn_port_keep(port, chunk, length);
+        if (taken < 0)
+            sn_turn_note(t, port, SN_PORT_WRITE);
+        if (taken > 0)
+            sn_port_drop(port, taken);
+        set_blocked(t, port, true);
+    }
+    consume(t, port, taken);
+}
+
+/* A writer waits for space: has it continue, if a quarter of the buffer is free (softnic/tcp/connection.py). */
+static void make_writable(sn_turn *t, sn_port *port)
+{
+    sn_flow *flow = port->flow;
+    const sn_send_buffer *buffer = &flow->send_buffer;
+    const sn_send_tuning *tuning = &flow->send_tuning;
+    if (buffer->end - flow->send.snd_nxt < flow->send.mss && buffer->capacity < tuning->most &&
+        flow->send.snd_una >= tuning->next) {
+        sn_turn_note(t, port, SN_PORT_WRITABLE);
+    } else if (4 * sn_send_buffer_free(buffer) >= buffer->capacity) {
+        flow->connection.wants_space = false;
+        sn_turn_pull(t, port);
+    }
+}
+
+static void count_received(sn_turn *t, sn_port *port, const sn_run *run, uint32_t length, uint32_t raw)
+{
+    sn_nic_flow *flow = &port->flow->nic_flow;
+    flow->wire_bytes_received += run->payload_bytes + (int64_t)run->count * (HEADERS + run->options_length);
+    t->counts.nic_rx_segments++;
+    t->counts.nic_rx_bytes += length;
+    t->counts.host_segments_received++;
+    t->counts.host_fast_path_received++;
+    if (length && sn_turn_is_tagged(t, run->tos)) {
+        flow->offload_original_bytes_received += length;
+        flow->offload_encoded_bytes_received += run->payload_bytes;
+        t->counts.nic_rx_offload_frames += run->count;
+        t->counts.nic_rx_offload_original_bytes += length;
+        t->counts.nic_rx_offload_encoded_bytes += run->payload_bytes;
+        t->counts.nic_rx_offload_raw_frames += raw;
+    }
+}
+
+/* Whether the payload of a run can be passed on from here. */
+static bool can_deliver(const sn_turn *t, const sn_port *port, const sn_run *run)
+{
+    if (port->offloaded || !port->output_open || (port->notes & SN_PORT_WRITE))
+        return false;
+    if (port->flow->receive.unread != port->kept)
+        return false; /* Python keeps bytes too */
+    return !sn_turn_is_tagged(t, run->tos) || port->peer_codecs >= 0;
+}
+
+/* Processes a run. Returns false, and has changed nothing, if it is Python's. */
+static bool take_run(sn_turn *t, const sn_run *run, double now)
+{
+    if (run->kind != SN_KIND_TCP || run->dst != t->ip || run->src == t->ip)
+        return false;
+    sn_port *port = sn_turn_find(t, run->src, run->sport, run->dport);
+    if (port == NULL)
+        return false;
+    const uint32_t length = sn_turn_is_tagged(t, run->tos) && run->payload_bytes ? run->original_bytes : run->payload_bytes;
+    sn_segment segment = sn_segment_of(run, length);
+    if (!sn_flow_receives(port->flow, &segment, now))
+        return false;
+    sn_chunk *chunk = NULL;
+    uint32_t raw = 0;
+    if (length) {
+        if (!can_deliver(t, port, run) || (chunk = space_for(t, port, length)) == NULL)
+            return false;
+        if (sn_turn_is_tagged(t, run->tos) && !restore(t, port, run, chunk, &raw))
+            return false;
+    }
+    count_received(t, port, run, length, raw);
+    uint32_t left = sn_flow_receive(port->flow, &segment, now);
+    if (left & SN_RUNS)
+        sn_turn_note(t, port, SN_PORT_RUNS);
+    if (left & SN_WRITABLE)
+        make_writable(t, port);
+    if (left & SN_SCHEDULE)
+        sn_turn_note(t, port, SN_PORT_SCHEDULE);
+    if (left & SN_WAKE)
+        sn_turn_wake_once(t, port);
+    if (left & SN_DELIVER)
+        deliver(t, port, run, chunk, length);
+    return true;
+}
+
+/* Whether each sender of the batch has the MAC address that it had before. */
+static bool knows_senders(const sn_turn *t)
+{
+    for (uint32_t i = 0; i < t->rx.found->sources; i++) {
+        const sn_source *source = &t->rx.sources[i];
+        const uint8_t *mac = t->rx.data + t->rx.offsets[source->first] + 6;
+        uint64_t address = 0;
+        for (int byte = 0; byte < 6; byte++)
+            address = address << 8 | mac[byte];
+        if (address != t->peer_macs[source->peer])
+            return false;
+    }
+    return true;
+}
+
+/* Processes the runs of a batch up to the first one that is Python's. */
+static void take_batch(sn_turn *t, double now)
+{
+    const sn_turn_receive *rx = &t->rx;
+    const uint32_t frames = rx->found->frames;
+    const uint64_t bytes = sn_sum_lengths(rx->lengths, frames);
+    t->counts.link_received_frames += frames;
+    t->counts.link_received_bytes += bytes;
+    t->counts.nic_rx_frames += frames;
+    t->counts.nic_rx_wire_bytes += bytes;
+    t->run_count = sn_parse(rx->data, rx->size, rx->offsets, rx->lengths, frames, t->mac, t->offloads, rx->payloads,
+                            rx->runs);
+    for (t->next_run = 0; t->next_run < t->run_count; t->next_run++) {
+        if (!take_run(t, rx->runs + t->next_run, now)) {
+            t->reasons |= SN_TURN_RUNS;
+            return;
+        }
+    }
+}
+
+void sn_turn_receive_all(sn_turn *t, double now)
+{
+    const sn_turn_receive *rx = &t->rx;
+    const uint32_t stops = SN_TURN_FRAMES | SN_TURN_RUNS;
+    for (int i = 0; i < MOST_BATCHES && t->wire_readable && !(t->reasons & stops); i++) {
+        int error = sn_vxlan_receive(t->wire, t->vni, t->peers, t->peer_count, rx->data, rx->slot, rx->messages,
+                                     rx->offsets, rx->lengths, rx->frames, rx->sources, rx->found);
+        if (error == -ECONNREFUSED)
+            continue; /* the error of a datagram to a dead peer, now cleared */
+        if (error)
+            return;
+        if (rx->found->messages < rx->messages)
+            t->wire_readable = false;
+        if (rx->found->messages == 0)
+            return;
+        if (rx->found->malformed || rx->found->unknown || !knows_senders(t))
+            t->reasons |= SN_TURN_FRAMES;
+        else
+            take_batch(t, now);
+    }
+}

@@ -1,0 +1,33 @@
+/* What the files of a turn share beside what Python calls (turn.h). */
+#ifndef SOFTNIC_TURN_STEPS_H
+#define SOFTNIC_TURN_STEPS_H
+#include "turn.h"
+
+/* The port of a flow, or NULL. */
+sn_port *sn_turn_find(const sn_turn *turn, uint32_t peer_ip, uint32_t peer_port, uint32_t local_port);
+
+/* Has Python continue with a port after this call. */
+void sn_turn_note(sn_turn *turn, sn_port *port, uint32_t note);
+
+/* Whether a type of service selects an offload. */
+static inline bool sn_turn_is_tagged(const sn_turn *turn, uint32_t tos)
+{
+    return turn->offloads >> (tos >> 2) & 1;
+}
+
+static inline void sn_turn_wake_once(sn_turn *turn, sn_port *port)
+{
+    if (!port->flow->connection.queued)
+        sn_turn_wake(turn, port);
+}
+
+/* Passes on what an application did not take earlier. */
+void sn_turn_push(sn_turn *turn, sn_port *port);
+
+/* Receives and processes batches until the wire is empty, or one is Python's. */
+void sn_turn_receive_all(sn_turn *turn, double now);
+
+/* Lets flows send by turns until none wants to, or one needs Python. */
+void sn_turn_output(sn_turn *turn, double now);
+
+#endif
