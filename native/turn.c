@@ -9,6 +9,8 @@
 #include "epoll.h"
 #include "turn_steps.h"
 
+enum { LINK_SPACE = 4 << 20 }; /* softnic/link/udp.py, SEND_LIMIT_BYTES */
+
 /* Reads once from every port that may have bytes; those that may have more stay in the list. */
 static void pull(sn_turn *t)
 {
@@ -68,7 +70,10 @@ uint32_t sn_turn_step(sn_turn *t, double now)
         if (t->first_ready)
             t->reasons |= SN_TURN_READY;
     } else {
-        sn_turn_output(t, now);
+        while (t->first_ready && !sn_turn_output(t, LINK_SPACE, now))
+            ;
+        if (t->first_ready)
+            t->reasons |= SN_TURN_READY;
     }
     return t->reasons;
 }

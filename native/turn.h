@@ -24,7 +24,8 @@ enum {
     SN_TURN_READY = 16,  /* a flow cannot send here */
     SN_TURN_UNSENT = 32, /* the kernel did not accept all frames */
     SN_TURN_NOTES = 64,  /* ports have notes */
-    SN_TURN_UNTIL = 128  /* the time that was given has come */
+    SN_TURN_UNTIL = 128, /* the time that was given has come */
+    SN_TURN_CUT = 256    /* a segment was cut for a link that is not the plain wire */
 };
 
 /* Limit of the events of one wait. */
@@ -99,6 +100,7 @@ typedef struct {
     double link_full_at;
     double timers_at;
     bool wire_readable;
+    bool cuts_only; /* frames are sent by Python, through a link */
     uint16_t identification;
     sn_turn_receive rx;
     sn_turn_transmit tx;
@@ -124,9 +126,10 @@ typedef struct {
     sn_output output;
 } sn_turn;
 
-/* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory. */
+/* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory, `remove` whether the flow waited to send,
+   which is Python's from then on. */
 int sn_turn_add(sn_turn *turn, sn_port *port, sn_flow *flow);
-void sn_turn_remove(sn_turn *turn, sn_port *port);
+bool sn_turn_remove(sn_turn *turn, sn_port *port);
 
 /* Has a port's bytes read, or its flow served, in the next call. */
 void sn_turn_pull(sn_turn *turn, sn_port *port);
@@ -136,6 +139,13 @@ void sn_turn_wake(sn_turn *turn, sn_port *port);
 sn_port *sn_turn_take_ready(sn_turn *turn);
 sn_port *sn_turn_take_pulled(sn_turn *turn);
 sn_port *sn_turn_take_noted(sn_turn *turn);
+
+/* Processes the runs of a batch, `count` in all, from `first` on. Returns the index of the first one that is Python's. */
+uint32_t sn_turn_take_runs(sn_turn *turn, uint32_t first, uint32_t count, double now);
+
+/* Lets flows send by turns up to about `space` bytes of frames, or one segment if `cuts_only`. Returns the reason to
+   stop before that, or 0. */
+uint32_t sn_turn_output(sn_turn *turn, int64_t space, double now);
 
 /* One turn at the time `now`, with the `event_count` events in `fds` and `masks`. Returns `reasons`. */
 uint32_t sn_turn_step(sn_turn *turn, double now);

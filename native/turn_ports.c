@@ -90,7 +90,7 @@ static void vacate(sn_turn *t, uint32_t hole)
 }
 
 /* Removes a port from the list of those to be read. */
-static void unlist(sn_turn *t, sn_port *port)
+static void unlist_pulled(sn_turn *t, sn_port *port)
 {
     sn_port *last = t->last_pulled, *other;
     while (port->is_pulled && (other = sn_turn_take_pulled(t)) != NULL) {
@@ -101,11 +101,30 @@ static void unlist(sn_turn *t, sn_port *port)
     }
 }
 
-void sn_turn_remove(sn_turn *t, sn_port *port)
+/* Removes a port from the list of those that wait to send. Returns whether it was there. */
+static bool unlist_ready(sn_turn *t, const sn_port *port)
+{
+    sn_port *before = NULL;
+    for (sn_port *other = t->first_ready; other; before = other, other = other->next_ready) {
+        if (other != port)
+            continue;
+        if (before)
+            before->next_ready = other->next_ready;
+        else
+            t->first_ready = other->next_ready;
+        if (t->last_ready == other)
+            t->last_ready = before;
+        return true;
+    }
+    return false;
+}
+
+bool sn_turn_remove(sn_turn *t, sn_port *port)
 {
     if (!port->in_table)
-        return;
-    unlist(t, port);
+        return false;
+    unlist_pulled(t, port);
+    const bool waits = unlist_ready(t, port);
     uint32_t at = slot_of_port(t->table_size, port);
     while (t->table[at] != port)
         at = (at + 1) & (t->table_size - 1);
@@ -114,6 +133,7 @@ void sn_turn_remove(sn_turn *t, sn_port *port)
     t->by_fd[port->fd] = NULL;
     port->in_table = false;
     port->flow = NULL;
+    return waits;
 }
 
 sn_port *sn_turn_find(const sn_turn *t, uint32_t peer_ip, uint32_t peer_port, uint32_t local_port)

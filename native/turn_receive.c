@@ -196,6 +196,13 @@ static bool take_run(sn_turn *t, const sn_run *run, double now)
     return true;
 }
 
+uint32_t sn_turn_take_runs(sn_turn *t, uint32_t first, uint32_t count, double now)
+{
+    while (first < count && take_run(t, t->rx.runs + first, now))
+        first++;
+    return first;
+}
+
 /* Whether each sender of the batch has the MAC address that it had before. */
 static bool knows_senders(const sn_turn *t)
 {
@@ -223,12 +230,9 @@ static void take_batch(sn_turn *t, double now)
     t->counts.nic_rx_wire_bytes += bytes;
     t->run_count = sn_parse(rx->data, rx->size, rx->offsets, rx->lengths, frames, t->mac, t->offloads, rx->payloads,
                             rx->runs);
-    for (t->next_run = 0; t->next_run < t->run_count; t->next_run++) {
-        if (!take_run(t, rx->runs + t->next_run, now)) {
-            t->reasons |= SN_TURN_RUNS;
-            return;
-        }
-    }
+    t->next_run = sn_turn_take_runs(t, 0, t->run_count, now);
+    if (t->next_run < t->run_count)
+        t->reasons |= SN_TURN_RUNS;
 }
 
 void sn_turn_receive_all(sn_turn *t, double now)

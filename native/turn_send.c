@@ -8,11 +8,11 @@
 enum {
     HEADERS = 54, /* Ethernet, IPv4 and TCP without options */
     IP_AND_TCP = 40,
-    LINK_SPACE = 4 << 20, /* softnic/link/udp.py, SEND_LIMIT_BYTES */
     LEAST_TURN_BYTES = 16 << 10,
     TURN_BYTES = 128 << 10,
     OFFLOADED_BYTES = 1 << 20,
-    BROKEN = -1
+    BROKEN = -1,
+    STOPS = SN_TURN_READY | SN_TURN_UNSENT | SN_TURN_CUT
 };
 
 /* The bytes that the frames of a segment may take (softnic/nic/segmenter.py). */
@@ -55,7 +55,20 @@ static void count_sent(sn_turn *t, sn_port *port, bool offloaded)
     }
 }
 
-/* Cuts the segment in `output` into frames and passes them to the kernel. Returns false if it cannot be cut. */
+/* Passes the frames to the kernel. */
+static void send_directly(sn_turn *t, const sn_port *port)
+{
+    const sn_turn_transmit *tx = &t->tx;
+    const int sent = sn_vxlan_send(t->wire, (uint32_t)port->peer_address, (uint16_t)port->peer_port, (uint32_t)t->vni,
+                                   tx->data, tx->offsets, tx->lengths, tx->result->frames, port->gso);
+    t->accepted = sent > 0 ? (uint32_t)sent : 0;
+    t->counts.link_sent_frames += t->accepted;
+    t->counts.link_sent_bytes += sn_sum_lengths(tx->lengths, t->accepted);
+    if (t->accepted < tx->result->frames)
+        t->reasons |= SN_TURN_UNSENT;
+}
+
+/* Cuts the segment in `output` into frames, and sends them. Returns false if it cannot be cut. */
 static bool emit(sn_turn *t, sn_port *port)
 {
     const sn_output *out = &t->output;
@@ -78,13 +91,10 @@ static bool emit(sn_turn *t, sn_port *port)
                tx->lengths, tx->result))
         return false;
     count_sent(t, port, offloaded);
-    const int sent = sn_vxlan_send(t->wire, (uint32_t)port->peer_address, (uint16_t)port->peer_port, (uint32_t)t->vni,
-                                   tx->data, tx->offsets, tx->lengths, tx->result->frames, port->gso);
-    t->accepted = sent > 0 ? (uint32_t)sent : 0;
-    t->counts.link_sent_frames += t->accepted;
-    t->counts.link_sent_bytes += sn_sum_lengths(tx->lengths, t->accepted);
-    if (t->accepted < tx->result->frames)
-        t->reasons |= SN_TURN_UNSENT;
+    if (t->cuts_only)
+        t->reasons |= SN_TURN_CUT;
+    else
+        send_directly(t, port);
     return true;
 }
 
@@ -146,15 +156,15 @@ static int64_t serve(sn_turn *t, int64_t space, double now)
     return sent;
 }
 
-void sn_turn_output(sn_turn *t, double now)
+uint32_t sn_turn_output(sn_turn *t, int64_t space, double now)
 {
-    int64_t left = LINK_SPACE;
-    while (t->first_ready && !(t->reasons & SN_TURN_UNSENT)) {
-        const int64_t sent = serve(t, left, now);
+    t->reasons &= ~(uint32_t)STOPS;
+    while (t->first_ready && space > 0 && !(t->reasons & STOPS)) {
+        const int64_t sent = serve(t, space, now);
         if (sent < 0)
-            break;
-        left = left > sent ? left - sent : LINK_SPACE;
+            t->reasons |= SN_TURN_READY;
+        else
+            space -= sent;
     }
-    if (t->first_ready)
-        t->reasons |= SN_TURN_READY;
+    return t->reasons & STOPS;
 }

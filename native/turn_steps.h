@@ -27,7 +27,4 @@ void sn_turn_push(sn_turn *turn, sn_port *port);
 /* Receives and processes batches until the wire is empty, or one is Python's. */
 void sn_turn_receive_all(sn_turn *turn, double now);
 
-/* Lets flows send by turns until none wants to, or one needs Python. */
-void sn_turn_output(sn_turn *turn, double now);
-
 #endif

@@ -54,9 +54,10 @@ class Daemon(Pump):
         self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
         self.offloaded = self.streams.offloaded
         self._fast: FastTurn | None = None
-        plain = isinstance(self._wire, VxlanLink) and config.emulation_spec is None and config.network_key is None
-        if plain and self.host.tcp.config.fast_path:
-            self._fast = selector.fast_turn = FastTurn(self.node, self._wire, self.streams, selector.fileno())
+        plain = config.emulation_spec is None and config.network_key is None
+        if isinstance(self._wire, VxlanLink) and self.host.tcp.config.fast_path:
+            self._fast = FastTurn(self.node, self._wire, self.streams, selector.fileno(), plain)
+            selector.fast_turn = self._fast
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
@@ -106,6 +107,8 @@ class Daemon(Pump):
         if offloaded:
             self._watchdog.check_own_stall()
             offloaded.advance(now)
+        if fast is not None:
+            fast.output(now)
         node.send(now)
         if fast is not None:
             fast.take_over()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import math
 import os
-from typing import Any
+from typing import Any, cast
 
 from softnic._native import ffi, lib
 from softnic.link.udp import VxlanLink
@@ -21,7 +21,7 @@ from softnic.nic.flows import agreed, attach
 from softnic.nic.node import Node
 from softnic.nic.offload import PLAIN
 from softnic.nic.segmenter import Segmenter
-from softnic.tcp.connection import Connection
+from softnic.tcp.connection import Connection, Readable
 from softnicd.selector import AT_ONCE
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Stream
@@ -46,7 +46,8 @@ Port = Any
 class FastTurn:
     """The turns of one NIC. `wire` is its link, `epoll` the file descriptor that reports events."""
 
-    def __init__(self, node: Node, wire: VxlanLink, streams: StreamPump, epoll: int) -> None:
+    def __init__(self, node: Node, wire: VxlanLink, streams: StreamPump, epoll: int, plain: bool) -> None:
+        self._plain = plain
         self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
         self._turn = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
         self._segmenter = Segmenter(self._nic.mode == "packet", self._nic.equal_sizes)
@@ -56,6 +57,8 @@ class FastTurn:
         turn.epoll, turn.ip, turn.mtu = epoll, self._nic.ip, wire.mtu
         turn.mac = list(self._nic.mac)
         turn.offloads = self._nic.offloads.bitmap
+        turn.cuts_only = not plain
+        self._nic.take_runs = self.take_runs
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
         streams.table.ports = self
@@ -71,7 +74,8 @@ class FastTurn:
 
     def remove(self, stream: Stream) -> None:
         """Give a stream back."""
-        lib.sn_turn_remove(self._turn, stream.c)
+        if lib.sn_turn_remove(self._turn, stream.c) and stream.connection is not None:
+            self._host.tcp.scheduler.adopt(stream.connection)
 
     # Turns
 
@@ -79,7 +83,7 @@ class FastTurn:
     def can_run(self) -> bool:
         """Whether nothing waits for Python."""
         streams, host = self._streams, self._host
-        return not (
+        return self._plain and not (
             streams.offloaded
             or streams.has_work
             or host.wants_output()
@@ -118,9 +122,14 @@ class FastTurn:
         if keys is not self._keys:
             self._keys, self._macs = keys, ffi.new("uint64_t[]", [int.from_bytes(peer.mac) for peer in peers])
             turn.peers, turn.peer_macs, turn.peer_count = keys, self._macs, len(peers)
+        turn.wire_readable = bool(self._wire.readable)
+        self._set_path()
+
+    def _set_path(self) -> None:
+        """Tell C what Python knows of the way of frames."""
+        turn = self._turn
         turn.path_epoch = self._host.address_changes + self._wire.path_changes
         turn.link_full_at = self._host.tcp.link_full_at
-        turn.wire_readable = bool(self._wire.readable)
         turn.identification = self._nic.identification
 
     def _leave(self, reasons: int, due: float) -> tuple[Events, float]:
@@ -172,17 +181,22 @@ class FastTurn:
         """Prepare the flow of a run, if it has an established stream and is not prepared."""
         connection = self._host.tcp.lookup((run.src, run.sport, run.dport))
         stream = None if connection is None else self._streams.table.by_connection.get(connection)
-        if stream is not None and connection is not None and connection.established and stream.c.path_epoch < 0:
+        if stream is not None and connection is not None and stream.c.path_epoch < 0:
             self._prepare(stream, connection)
 
     def _prepare(self, stream: Stream, connection: Connection) -> None:
-        """Look up the path of a flow, and the codec of the tag that it sends next, for the next turns."""
+        """Look up the path of an established flow, and the codec of the tag that it sends next, for the next turns."""
+        if not connection.established:
+            return
         port, nic, now = stream.c, self._nic, self._streams.now()
         resolved = self._host.resolve(connection.peer[0], now)
-        path = None if resolved is None else self._wire.direct_path(resolved[0])
-        if resolved is None or path is None:
+        if resolved is None:
             return
-        _, port.peer_address, port.peer_port, _, port.gso = path
+        if self._plain:
+            path = self._wire.direct_path(resolved[0])
+            if path is None:
+                return
+            _, port.peer_address, port.peer_port, _, port.gso = path
         port.destination, port.path_until = int.from_bytes(resolved[0]), resolved[1]
         port.path_epoch = self._turn.path_epoch
         codecs = agreed(connection, nic.codecs)
@@ -213,13 +227,65 @@ class FastTurn:
             if notes & lib.SN_PORT_WRITABLE:
                 connection.on_writable()
             if notes & lib.SN_PORT_WRITE:
-                connection.readable_notified = False
-                connection.on_readable()
+                self._host.events.append(Readable(connection))
             if notes & ~_SMALL_NOTES:
                 due = AT_ONCE
         if scheduled and due > AT_ONCE:
             due = self._node.next_time() or math.inf
         return due
+
+    # Steps of Python's turns
+
+    def take_runs(self, first: int, count: int, now: float) -> int:
+        """Have C process the runs of the NIC's batch from `first` on. Returns the index of the first one left."""
+        if self._node.is_captured:
+            return first
+        left: int = lib.sn_turn_take_runs(self._turn, first, count, now)
+        self._handle_notes()
+        return left
+
+    def output(self, now: float) -> None:
+        """Have C send what flows have to send, as far as it can; the rest is left to `Node.send`."""
+        turn, scheduler = self._turn, self._host.tcp.scheduler
+        if self._node.is_captured or (self._plain and self._wire.is_waiting):
+            self._return_ready()
+            return
+        self._take_ready()
+        prepared = ffi.NULL
+        while turn.first_ready != ffi.NULL and (space := self._node.link.tx_space(now)) > 0:
+            reasons = lib.sn_turn_output(turn, space, now)
+            if reasons & lib.SN_TURN_CUT:
+                self._node.link.send(self._segmenter.copy(0), now)
+            if reasons & lib.SN_TURN_UNSENT:
+                self._send_rest()
+                break
+            if reasons & lib.SN_TURN_READY:
+                port = turn.first_ready
+                stream, connection = self._stream(port)
+                if port == prepared:
+                    scheduler.adopt(self._stream(lib.sn_turn_take_ready(turn))[1])
+                else:
+                    self._prepare(stream, connection)
+                    prepared = port
+        self._nic.identification = turn.identification
+        self._return_ready()
+        self._handle_notes()
+
+    def _take_ready(self) -> None:
+        """Have C serve the flows that wait to send, where it has their ports."""
+        scheduler, by_connection = self._host.tcp.scheduler, self._streams.table.by_connection
+        for flow in scheduler.take_ready():
+            stream = by_connection.get(cast("Connection", flow))
+            if stream is not None and stream.in_table:
+                lib.sn_turn_wake(self._turn, stream.c)
+            else:
+                scheduler.adopt(flow)
+        self._set_path()
+
+    def _return_ready(self) -> None:
+        """Leave the flows that wait to send to Python."""
+        while (port := lib.sn_turn_take_ready(self._turn)) != ffi.NULL:
+            self._host.tcp.scheduler.adopt(self._stream(port)[1])
 
     def give_back(self) -> None:
         """Have Python read the streams that C was about to read."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -100,6 +99,8 @@ class Nic:
         """Returns the flow of (source address, source port, destination port): TCP's table, once there is one."""
         self.take_run: Callable[[Any, CData, memoryview, float], bool] = _no_fast_path
         """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
+        self.take_runs: Callable[[int, int, float], int] = _take_none
+        """Takes runs of the batch in `rx` from an index on, of so many; returns the index of the first one left."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
         self._unfinished: tuple[Frames, Iterable[Run], int, bool] | None = None
@@ -291,12 +292,14 @@ class Nic:
     def resume(self, frames: Frames, runs: int, first: int) -> None:
         """Have `receive` return next what is left, from run `first` on, of a batch with `runs` runs that was parsed
         into the memory of `rx`."""
-        self._unfinished = frames, islice(self.rx.parsed(frames, runs), first, None), first, False
+        self._unfinished = frames, self.rx.parsed(frames, runs), first, False
 
     def _items_of(
         self, frames: Frames, runs: Iterable[Run], first: int, loopback: bool, now: float
     ) -> Iterator[Segment | bytes]:
-        for index, run in enumerate(runs, first):
+        runs, index = tuple(runs), first
+        while (index := index if loopback else self.take_runs(index, len(runs), now)) < len(runs):
+            run = runs[index]
             kind = run[KIND]
             if kind == 0:
                 yield from self._receive_run(index, run, loopback, now)
@@ -305,6 +308,7 @@ class Nic:
                 yield frames[run[0]]
             else:
                 self.rx.drop(kind)
+            index += 1
 
     @property
     def waiting(self) -> bool:
@@ -382,6 +386,11 @@ def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
 def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) -> bool:  # noqa: ARG001
     """The fast path of a NIC without TCP."""
     return False
+
+
+def _take_none(first: int, count: int, now: float) -> int:  # noqa: ARG001
+    """Take no runs: a NIC without turns in C."""
+    return first
 
 
 def _place(flow: FlowSlots | None, seq: int, size: int, ack: int) -> npt.NDArray[np.uint8] | None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from softnic.nic.adaptive_codec import AdaptiveCodec
 from softnic.nic.flows import NicFlow
 from softnic.packet.headers import HEADER_BYTES, pack_options
 from softnic.packet.segment import Flags, Options, Segment
@@ -52,6 +53,7 @@ class NicOffer(NamedTuple):
 class TapFlow(NicFlow):
     """One connection of the kernel."""
 
+    adaptive: AdaptiveCodec | None = None
     iss: int = 0
     """Sequence number of our SYN, which tells a new connection from an old one of the same ports."""
     settled: bool = False

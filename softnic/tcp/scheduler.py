@@ -49,6 +49,12 @@ class Scheduler:
         flow.queued = False
         self.wake(flow)
 
+    def take_ready(self) -> list[Flow]:
+        """Takes all flows that may have something to send to other nodes; they stay marked as queued."""
+        flows = list(self._ready)
+        self._ready.clear()
+        return flows
+
     @property
     def wants_output(self) -> bool:
         return bool(self._ready)

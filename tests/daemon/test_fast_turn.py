@@ -10,6 +10,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.facades.daemon import (
     Config,
     Daemon,
     Selector,
+    cut_only,
     fast_turn_of,
     poller_of,
     reply_to,
@@ -35,6 +37,8 @@ TURN_S = 1e-3
 TOS = 0x28
 ELSEWHERE = ("rcv.received", "rcv._chunk", "snd.buffer._memory", "snd.buffer.memory_size", "nic.", "readable_notified")
 """Fields that say where bytes are kept, or that only Python's turns use."""
+Mode = Literal["whole", "steps", "cuts", "python"]
+"""Turns in C; turns of Python with the steps of C; the same for a link that is not the plain wire; Python alone."""
 OFF = ("fast_path", "rcv._chunk_used")
 
 
@@ -48,9 +52,10 @@ class _Daemon(Daemon):
 class WiredNics:
     """Two NICs, wired to each other, with one connection."""
 
-    def __init__(self, directory: Path, *, fast: bool) -> None:
+    def __init__(self, directory: Path, mode: Mode) -> None:
+        self._whole = mode == "whole"
         self.loops: list[asyncio.AbstractEventLoop] = []
-        self.daemons = [self._daemon(directory, index, fast=fast) for index in range(2)]
+        self.daemons = [self._daemon(directory, index, mode) for index in range(2)]
         for index, daemon in enumerate(self.daemons):
             other = wire_of(self.daemons[1 - index])
             assert isinstance(other, VxlanLink)
@@ -60,15 +65,18 @@ class WiredNics:
         self.read = [bytearray(), bytearray()]
         self.streams = self._connect()
 
-    def _daemon(self, directory: Path, index: int, *, fast: bool) -> _Daemon:
-        control_at = str(directory / f"{index}{fast}")
+    def _daemon(self, directory: Path, index: int, mode: Mode) -> _Daemon:
+        control_at = str(directory / f"{index}{mode}")
         config = Config(
             ip=IPS[index], control=control_at, seed=index, wire="127.0.0.1:0", offloads={hex(TOS): "bounded:10"},
-            fast_path=fast,
+            fast_path=mode != "python",
         )  # fmt: skip
         selector = Selector()
         self.loops.append(asyncio.SelectorEventLoop(selector))
-        return _Daemon(config, self.loops[-1], selector)
+        daemon = _Daemon(config, self.loops[-1], selector)
+        if mode == "cuts":
+            cut_only(daemon)
+        return daemon
 
     def close(self) -> None:
         for end in self.ends:
@@ -89,7 +97,7 @@ class WiredNics:
         fast, poller = fast_turn_of(daemon), poller_of(daemon)
         for _ in range(50):
             events, due = poller.poll(0), AT_ONCE
-            if fast is not None and fast.can_run:
+            if fast is not None and self._whole and fast.can_run:
                 left, due = fast.step(events, daemon.node.next_time() or float("inf"))
                 if not left and due > daemon.time:
                     if not events:
@@ -159,12 +167,12 @@ def _is_elsewhere(path: str) -> bool:
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Iterator[Callable[[], tuple[WiredNics, WiredNics]]]:
-    """Make two pairs, one with turns in C and one with turns in Python alone."""
+def pairs(tmp_path: Path) -> Iterator[Callable[..., tuple[WiredNics, WiredNics]]]:
+    """Make two pairs, one with turns in C of a mode and one with turns in Python alone."""
     made: list[WiredNics] = []
 
-    def make() -> tuple[WiredNics, WiredNics]:
-        made.extend(WiredNics(tmp_path, fast=fast) for fast in (True, False))
+    def make(mode: Mode = "whole") -> tuple[WiredNics, WiredNics]:
+        made.extend((WiredNics(tmp_path, mode), WiredNics(tmp_path, "python")))
         return made[0], made[1]
 
     yield make
@@ -185,9 +193,12 @@ def floats(rng: random.Random, count: int) -> bytes:
     return struct.pack(f"{count}f", *(rng.gauss(0, 0.01) for _ in range(count)))
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_turns_in_c_leave_the_same_flows(pairs: Callable[[], tuple[WiredNics, WiredNics]], seed: int) -> None:
-    two, rng = pairs(), random.Random(seed)
+@pytest.mark.parametrize("mode", ["whole", "steps", "cuts"])
+@pytest.mark.parametrize("seed", range(6))
+def test_turns_in_c_leave_the_same_flows(
+    pairs: Callable[..., tuple[WiredNics, WiredNics]], seed: int, mode: Mode
+) -> None:
+    two, rng = pairs(mode), random.Random(seed)
     written = [0, 0]
     for _ in range(120):
         side, choice = rng.randrange(2), rng.random()
@@ -213,7 +224,7 @@ def test_turns_in_c_leave_the_same_flows(pairs: Callable[[], tuple[WiredNics, Wi
     assert two[0].counters(1) == two[1].counters(1)
 
 
-def test_an_application_that_closes_its_end_ends_the_stream(pairs: Callable[[], tuple[WiredNics, WiredNics]]) -> None:
+def test_an_application_that_closes_its_end_ends_the_stream(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:
     two = pairs()
     for pair in two:
         pair.write(0, bytes(100_000))
@@ -227,7 +238,7 @@ def test_an_application_that_closes_its_end_ends_the_stream(pairs: Callable[[], 
     assert len(two[0].read[1]) == 100_000
 
 
-def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[[], tuple[WiredNics, WiredNics]]) -> None:
+def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:
     two = pairs()
     for pair in two:
         pair.write(0, bytes(100_000))
@@ -240,7 +251,7 @@ def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[[], tuple[W
     both(two, WiredNics.turn, 10)
 
 
-def test_strangers_and_malformed_datagrams_are_counted(pairs: Callable[[], tuple[WiredNics, WiredNics]]) -> None:
+def test_strangers_and_malformed_datagrams_are_counted(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:
     two = pairs()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         for pair in two:

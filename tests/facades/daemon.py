@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "StallWatchdog",
     "Stream",
+    "cut_only",
     "fast_turn_of",
     "forget_ended_streams",
     "load",
@@ -71,6 +72,13 @@ def wire_of(daemon: Daemon) -> object:
 def fast_turn_of(daemon: Daemon) -> FastTurn | None:
     """Return the turns in C of a daemon, if it has them."""
     return daemon._fast
+
+
+def cut_only(daemon: Daemon) -> None:
+    """Have C cut segments, and Python send them through the link."""
+    assert daemon._fast is not None
+    daemon._fast._plain = False
+    daemon._fast._turn.cuts_only = True
 
 
 def segments_in_c(daemon: Daemon) -> int:
