@@ -99,7 +99,7 @@ class Nic:
         """Returns the flow of (source address, source port, destination port): TCP's table, once there is one."""
         self.take_run: Callable[[Any, CData, memoryview, float], bool] = _no_fast_path
         """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
-        self.take_runs: Callable[[int, int, float], int] = _take_none
+        self.take_runs: Callable[[int, int, float], int] = lambda first, _count, _now: first
         """Takes runs of the batch in `rx` from an index on, of so many; returns the index of the first one left."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
@@ -386,11 +386,6 @@ def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
 def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) -> bool:  # noqa: ARG001
     """The fast path of a NIC without TCP."""
     return False
-
-
-def _take_none(first: int, count: int, now: float) -> int:  # noqa: ARG001
-    """Take no runs: a NIC without turns in C."""
-    return first
 
 
 def _place(flow: FlowSlots | None, seq: int, size: int, ack: int) -> npt.NDArray[np.uint8] | None:
