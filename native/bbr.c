@@ -2,6 +2,7 @@
 #include "flow_steps.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { RATE_ROUNDS = sizeof((sn_congestion *)0)->rates / sizeof(double) };
 enum { LEAST_FRAMES = 4, SLACK_FRAMES = 3, FULL_ROUNDS = 3, CYCLE_PHASES = 8 };
@@ -31,17 +32,36 @@ static int64_t product(const sn_congestion *c, double gain)
     return carried + SLACK_FRAMES * c->smss;
 }
 
-/* A rate counts until one is added RATE_ROUNDS round trips later. */
+static void set_count(sn_congestion *c, int64_t count)
+{
+    c->rates_count = count;
+    c->rate = count ? c->rates[0] : 0.0;
+}
+
+/* A rate counts until one is added RATE_ROUNDS round trips later. The rounds may go back (take_rates): then a rate that
+   another outlives is not added. So there are never more than RATE_ROUNDS. */
 static void add_rate(sn_congestion *c, double rate)
 {
-    for (int64_t passed = 1; passed <= c->round - c->rates_until && passed <= RATE_ROUNDS; passed++)
-        c->rates[(c->rates_until + passed) % RATE_ROUNDS] = 0.0;
-    c->rates_until = c->round;
-    double *newest = &c->rates[c->round % RATE_ROUNDS];
-    *newest = larger(*newest, rate);
-    c->rate = 0.0;
-    for (int index = 0; index < RATE_ROUNDS; index++)
-        c->rate = larger(c->rate, c->rates[index]);
+    int64_t count = c->rates_count, old = 0;
+    while (count && c->rates[count - 1] <= rate)
+        count--;
+    if (!count || c->rate_rounds[count - 1] < c->round) {
+        while (old < count && c->rate_rounds[old] <= c->round - RATE_ROUNDS)
+            old++;
+        count -= old;
+        memmove(c->rates, c->rates + old, (size_t)count * sizeof *c->rates);
+        memmove(c->rate_rounds, c->rate_rounds + old, (size_t)count * sizeof *c->rate_rounds);
+        c->rates[count] = rate;
+        c->rate_rounds[count++] = c->round;
+    }
+    set_count(c, count);
+}
+
+void sn_congestion_take_rates(sn_congestion *c, const sn_congestion *from)
+{
+    memmove(c->rates, from->rates, sizeof c->rates);
+    memmove(c->rate_rounds, from->rate_rounds, sizeof c->rate_rounds);
+    set_count(c, from->rates_count);
 }
 
 static void check_full_pipe(sn_congestion *c)

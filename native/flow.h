@@ -140,8 +140,9 @@ typedef struct {
     sn_maybe_number probe_ends;
     int64_t limited_until;
     int64_t resume;
-    int64_t rates_until; /* the round of the newest of `rates` */
-    double rates[10];    /* the greatest of each of the last rounds, at its number modulo 10; 0: none */
+    int64_t rates_count;
+    int64_t rate_rounds[10]; /* ascending: the round of each of `rates` */
+    double rates[10];        /* descending: each may become the maximum of the last rounds */
 } sn_congestion;
 
 typedef struct {

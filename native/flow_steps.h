@@ -53,6 +53,7 @@ double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int6
 void sn_hystart_restart(sn_hystart *hystart);
 int64_t sn_hystart_on_ack(sn_hystart *hystart, int64_t una, int64_t nxt, double rtt);
 void sn_congestion_begin_bbr(sn_congestion *congestion);
+void sn_congestion_take_rates(sn_congestion *congestion, const sn_congestion *from);
 void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack);
 void sn_congestion_on_idle(sn_flow *flow);
 sn_maybe_number sn_congestion_pacing_rate(const sn_congestion *congestion, double rtt);

@@ -182,6 +182,9 @@ class CongestionFields(_View):
     def begin_bbr(self) -> None:
         """Sets BBR's fields before its first acknowledgement."""
 
+    def take_rates(self, other: CongestionFields, /) -> None:
+        """Takes the rates that another BBR has measured."""
+
     def on_ack(self, ack: Any, /) -> None:
         """Grows the window after an acknowledgement outside recovery."""
 

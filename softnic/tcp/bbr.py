@@ -21,7 +21,9 @@ The algorithm is C (native/bbr.c).
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
+from softnic._flow import Memory
 from softnic.tcp.congestion import INFINITY, Congestion
 
 
@@ -66,6 +68,20 @@ class Bbr(Congestion):
         super().__init__(smss, before)
         self.ssthresh = INFINITY
         self.begin_bbr()
+        self._successor: Bbr | None = None
+        """Of a snapshot: what has measured rates since."""
+
+    def attach(self, memory: Memory) -> None:
+        """As in Congestion; an undone reduction does not take measured rates back."""
+        if self._successor is not None:
+            self.take_rates(self._successor)
+            self._successor = None
+        super().attach(memory)
+
+    def snapshot(self) -> Self:
+        other = super().snapshot()
+        other._successor = self
+        return other
 
     def on_loss(self, flight_size: int, now: float) -> None:
         """Losses do not change the window."""

@@ -13,7 +13,7 @@ Windows grow in C (native/flow_growth.c, bbr.c).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from softnic._flow import CongestionFields, Memory
 from softnic.tcp.hystart import HyStart
@@ -69,7 +69,7 @@ class Congestion(CongestionFields):
     def set_smss(self, smss: int) -> None:
         self.smss = smss
 
-    def snapshot(self) -> Congestion:
+    def snapshot(self) -> Self:
         """Returns a copy, to undo a needless reduction."""
         other = type(self)(self.smss)
         other.__dict__.update(self.__dict__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from random import Random
 
 from hypothesis import example, given
@@ -28,6 +29,8 @@ class Journey:
         self.arrivals: list[tuple[float, int]] = []
         """Times at which ends of ranges arrive, in order."""
         self.modes = {BbrMode.STARTUP}
+        self.before: tuple[Bbr, ReferenceBbr] | None = None
+        """Snapshots."""
         self.change_path()
 
     def change_path(self) -> None:
@@ -71,7 +74,7 @@ class Journey:
 
     def disturb(self) -> None:
         """Does what others than acknowledgements do to a window."""
-        kind = self.random.choice(("path", "timeout", "idle", "loss", "undo", "wait"))
+        kind = self.random.choice(("path", "timeout", "idle", "loss", "snapshot", "undo", "undo", "wait"))
         if kind == "path":
             self.change_path()
         elif kind == "timeout":
@@ -82,8 +85,13 @@ class Journey:
         elif kind == "loss":
             self.bbr.on_loss(self.board.size, self.now)
             self.board.mark_head_lost(SMSS)
-        elif kind == "undo":
-            self.bbr = self.bbr.snapshot()  # type: ignore[assignment]
+        elif kind == "snapshot":
+            self.before = self.bbr.snapshot(), copy(self.reference)  # which share the measured rates
+        elif kind == "undo" and self.before is not None:
+            memory = self.bbr.memory
+            self.bbr, self.reference = self.before
+            self.bbr.attach(memory)
+            self.before = None
         else:
             self.now += self.random.choice((0.1, 3.0, 11.0))
 
