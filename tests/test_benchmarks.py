@@ -144,13 +144,14 @@ def test_the_benchmark_of_reductions_runs() -> None:
 
 def test_an_all_reduce_of_peers_stands_beside_gloo_of_the_same_run() -> None:
     rows = [
-        AllreduceRow("1gbit", SOFTNIC, EXACT, seconds=2.0, machine_cpu_s=3.0),
-        AllreduceRow("1gbit", GLOO, EXACT, seconds=1.0, machine_cpu_s=1.5),
+        AllreduceRow("1gbit", SOFTNIC, EXACT, seconds=2.0, machine_cpu_s=3.0, processes_cpu_s=2.0),
+        AllreduceRow("1gbit", GLOO, EXACT, seconds=1.0, machine_cpu_s=1.5, processes_cpu_s=0.5),
         AllreduceRow("1gbit", GLOO, FP16, seconds=0.5, machine_cpu_s=1.0),
         AllreduceRow("1gbit", "Open MPI", "", why="not installed: mpirun"),
     ]
     found = [(row.than_exact, row.than_fp16, row.cpu_of_gloo) for row in beside_gloo(rows)]
     assert found == [(0.5, 0.25, 2.0), (1.0, 0.5, 1.0), (2.0, 1.0, pytest.approx(2 / 3)), (None, None, None)]
+    assert [row.processes_of_gloo for row in beside_gloo(rows)] == [4.0, 1.0, None, None]
     assert [row.cpu_of_gloo for row in beside_gloo(rows[:1])] == [None]
 
 

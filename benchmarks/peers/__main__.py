@@ -57,6 +57,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory; "
                 "nonblocking: Iallreduce and Wait. times bytes / rate: against the payload that the busiest NIC "
                 "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run; CPU: of Gloo's, exact. "
+                "CPU of the machine has other programs' in it; that of ranks and daemons lacks the kernel's softirqs. "
                 "hdc: gradients of the demo's classifier, instead of Gaussian floats of sigma 0.01."
             ]
             reports.append(

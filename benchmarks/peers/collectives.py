@@ -60,7 +60,10 @@ class AllreduceRow:
     """How many times as fast as Gloo exact is, in the same run; and as Gloo in fp16."""
     than_fp16: float | None = column("in fp16", default=None)
     cpu_of_gloo: float | None = column("CPU, machine, of Gloo's", default=None)
-    """`machine_cpu_s` as a multiple of what Gloo exact takes, in the same run."""
+    """`machine_cpu_s` as a multiple of what Gloo exact takes, in the same run: other programs' work is in both."""
+    processes_cpu_s: float | None = column("CPU s, ranks and daemons", default=None)
+    """Without the other programs of the machine; the kernel's work in softirqs is not in it."""
+    processes_of_gloo: float | None = column("of Gloo's", default=None)
     why: str = column("", default="")
 
 
@@ -117,13 +120,18 @@ def beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
     def faster(row: AllreduceRow, what: str) -> float | None:
         return gloo[what] / row.seconds if row.seconds and what in gloo else None
 
-    cpu = {row.what: row.machine_cpu_s for row in rows if row.who == GLOO and row.machine_cpu_s}.get(EXACT)
+    exact = next((row for row in rows if (row.who, row.what) == (GLOO, EXACT)), None)
+
+    def multiple(own: float | None, of: float | None) -> float | None:
+        return own / of if own is not None and of else None
+
     return [
         replace(
             row,
             than_exact=faster(row, EXACT),
             than_fp16=faster(row, FP16),
-            cpu_of_gloo=row.machine_cpu_s / cpu if row.machine_cpu_s is not None and cpu else None,
+            cpu_of_gloo=multiple(row.machine_cpu_s, exact.machine_cpu_s if exact else None),
+            processes_of_gloo=multiple(row.processes_cpu_s, exact.processes_cpu_s if exact else None),
         )
         for row in rows
     ]
@@ -132,21 +140,25 @@ def beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
 def _measure(
     who: str, what: str, rate: str, ranks: ChildProcesses, nics: Nics, peers: AllreducePeers, progress: Progress
 ) -> AllreduceRow:
-    seconds, machine, own, payload, error = [], [], [], [], 0.0
+    seconds, machine, own, processes, payload, error = [], [], [], [], [], 0.0
     softnic = who in (SOFTNIC, POSTING)
     order = (POSTED if who == POSTING else "") + what, REGISTERED if softnic else ORDINARY
     size = nics.nodes
+    daemons = [nic.pid for nic in nics.nics] if softnic else []
     for number in range(-1, peers.rounds):
         progress(f"{who} {what}, {rate}, round {number + 1} of {peers.rounds}")
         if number < 0:
             error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
         before = [NicTraffic.of_node(nics, node).payload for node in range(size)]
+        used = measure.cpu_s(daemons)
         reported = ranks.order(*order)
+        used = measure.cpu_s(daemons) - used
         payload.append(max(NicTraffic.of_node(nics, node).payload - before[node] for node in range(size)))
         seconds.append(max(each["seconds"] for each in reported))
         machine.append(max(each["machine_cpu_s"] for each in reported))
         own.append(sum(each["cpu_s"] for each in reported))
+        processes.append(own[-1] + used)
     median = measure.median(seconds)
     bus = 2 * (size - 1) / size * peers.megabytes * 1e6 * 8 / median
     limits = [sent * 8 / rate_bps(rate) for sent in payload]
@@ -158,6 +170,7 @@ def _measure(
         bus_of_rate=bus / rate_bps(rate),
         machine_cpu_s=measure.median(machine),
         ranks_cpu_s=measure.median(own),
+        processes_cpu_s=measure.median(processes),
         max_error=error,
         data=peers.data,
         of_limit=measure.ratio(seconds, limits) if softnic else None,
