@@ -19,7 +19,7 @@ class Reader:
         self.memory = np.zeros(size, np.uint8)
         self.asked: list[tuple[int, int]] = []
 
-    def place(self, seq: int, size: int, ack: int) -> npt.NDArray[np.uint8] | None:
+    def place(self, seq: int, size: int, _ack: int) -> npt.NDArray[np.uint8] | None:
         self.asked.append((seq, size))
         start = seq - 1000
         return self.memory[start : start + size] if start + size <= self.memory.size else None
