@@ -2,6 +2,7 @@
    their order. */
 #include "turn.h"
 
+#include "flow_steps.h"
 #include "headers.h"
 #include "turn_steps.h"
 
