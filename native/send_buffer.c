@@ -133,6 +133,14 @@ int64_t sn_send_buffer_segment_start(const sn_send_buffer *b, int64_t position)
     return range->words ? larger(range->start, position - (position - range->origin) % SN_BLOCK) : position;
 }
 
+int64_t sn_send_buffer_zerocopy_len(const sn_send_buffer *b, int64_t size)
+{
+    const sn_tag_range *range = sn_send_buffer_tag_range(b, b->end);
+    if (!range->words)
+        return size;
+    return (b->end - range->origin) % SN_BLOCK ? 0 : size - size % SN_BLOCK;
+}
+
 int64_t sn_send_buffer_free(const sn_send_buffer *b)
 {
     int64_t left = b->capacity - (b->end - b->start - b->outstanding);

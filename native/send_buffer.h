@@ -94,6 +94,7 @@ int64_t sn_send_buffer_space(sn_send_buffer *buffer);
 int64_t sn_send_buffer_reach(const sn_send_buffer *buffer, int64_t position, int64_t limit, bool flush);
 int sn_send_buffer_cut_at(sn_send_buffer *buffer, int64_t position);
 int64_t sn_send_buffer_segment_start(const sn_send_buffer *buffer, int64_t position);
+int64_t sn_send_buffer_zerocopy_len(const sn_send_buffer *buffer, int64_t size);
 void sn_send_buffer_release(sn_send_buffer *buffer, int64_t position);
 
 /* END OF METHODS */

@@ -160,6 +160,9 @@ class SendBufferFields(_View):
     def segment_start(self, position: int, /) -> int:
         """Returns where the segment with this byte starts: in a tagged range, at a cut."""
 
+    def zerocopy_len(self, size: int, /) -> int:
+        """Returns how many of the next `size` bytes may be sent without a copy; 0: some must be copied first."""
+
     def release(self, position: int, /) -> None:
         """Releases what no retransmission needs: everything before `position` is acknowledged.
 

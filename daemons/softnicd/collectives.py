@@ -139,8 +139,12 @@ class OffloadedCollectives:
 
     def next_time(self) -> float | None:
         """Return when `advance` has something to do, if nothing happens before."""
-        times = [communicator.engine.next_time() for communicator in self._by_fd.values()]
-        return min((time for time in times if time is not None), default=None)
+        first: float | None = None
+        for communicator in self._by_fd.values():
+            time = communicator.engine.next_time()
+            if time is not None and (first is None or time < first):
+                first = time
+        return first
 
     def _advance(self, communicator: OffloadedCommunicator, now: float) -> None:
         engine = communicator.engine

@@ -40,7 +40,7 @@ class CollectiveOp(EngineOp):
     """
 
     __slots__ = (
-        "_blocks", "_codec", "_combine", "_finish", "_latest", "_own", "_rank", "_readers", "_result", "_results",
+        "_blocks", "_codec", "_finish", "_latest", "_operation", "_own", "_rank", "_readers", "_result", "_results",
         "_size", "_source", "_sources", "_staged", "header", "peers", "steps",
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class CollectiveOp(EngineOp):
         self._sources: Array = np.frombuffer(source, dtype)
         self._results: Array = np.frombuffer(result, dtype)
         if request.collective in _REDUCING:
-            self._combine, self._finish = operation(request.op, dtype, size)
+            self._operation, self._finish = operation(request.op, dtype, size)
         ends = list(accumulate(count * dtype.itemsize for count in request.counts))
         compressed = self._codec is not None
         self._blocks = [
@@ -133,8 +133,9 @@ class CollectiveOp(EngineOp):
         if not step.combine:
             return CopyRecv(self, block, self._result, before or staged, readers)
         base = self._sources if before is None else self._results
-        arrays = _part(base, block), _part(self._results, block)
-        receive = ReduceRecv(self, block, self._result, before or staged, readers, arrays, self._combine)
+        result = _part(self._results, block)
+        reducer = self._operation.reducer(_part(base, block), result)
+        receive = ReduceRecv(self, block, self._result, before or staged, readers, result, reducer)
         if step.last:
             receive.set_last(self._finish, self._codec if self.header.collective in _ROUNDED else None)
         return receive

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-import numpy as np
-
 from softnic.collectives.collective_op import CollectiveOp
 from softnic.collectives.framing import MAX_TEXT
 from softnic.collectives.message_op import MessageOp
 from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMessageReader, pack
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.steps import EngineOp
-from softnic.collectives.stream import PeerStream
+from softnic.collectives.stream import Look, PeerStream
 from softnic.ipc.work_queue import (
     MAX_WORK_REQUESTS,
     RecvRequest,
@@ -126,6 +124,13 @@ class CollectiveEngine:
         self._send_order = tuple(queue for peer in self._all_peers for queue in peer.queues)
         self._receive_order = tuple(queue for peer in self._all_peers[::-1] for queue in peer.queues)
         """As `direct` combines what comes from them: successive receives of a block are handled in one pass."""
+        controls = [peer.control for peer in self._all_peers]
+        data_streams = [queue.stream for queue in self._send_order]
+        self._look: Look = controls[0].watch(controls, data_streams) if controls else _nothing
+        self._has_messages = False
+        """Messages of peers may wait that were read, or messages to peers that were not sent."""
+        self._has_ended = False
+        """A stream was not open when `advance` looked at all of them."""
         self._posted = 0
         self._active: dict[int, EngineOp] = {}
         self._completing: list[EngineOp] = []
@@ -157,6 +162,7 @@ class CollectiveEngine:
         self._active[request.number] = op
         message = pack(op.header) if op.peers else b""
         op.start(self._queues, self._completing.append)
+        self._has_messages = True
         for rank in op.peers:
             peer = self._peers[rank]
             peer.awaiting_header.append(op)
@@ -201,28 +207,23 @@ class CollectiveEngine:
             self._shut_down()
             return
         try:
-            for peer in self._all_peers:
-                if peer.headers or peer.unsent or peer.control.unread:
-                    self._read_messages(peer)
+            unread, self._has_ended = self._look()
+            if unread or self._has_messages:
+                self._exchange_messages()
             if self._active:
-                with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
-                    self._move()
-            for peer in self._all_peers:
-                for stream in peer.streams:
-                    if not stream.is_open:
+                self._move()
+            if self._has_ended:
+                for peer in self._all_peers:
+                    if not all([stream.is_open for stream in peer.streams]):
                         self._check_ended(peer, now)
-                        break
         except EngineError as error:
             self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
         """Return when `advance` has something to do, if nothing happens before."""
-        first: float | None = None
-        for peer in self._all_peers:
-            until = peer.grace_until
-            if until is not None and (first is None or until < first):
-                first = until
-        return first
+        if not self._has_ended:
+            return None
+        return min((peer.grace_until for peer in self._all_peers if peer.grace_until is not None), default=None)
 
     def _move(self) -> None:
         moved = True
@@ -247,6 +248,14 @@ class CollectiveEngine:
                 self._completing.append(op)
 
     # Messages of peers
+
+    def _exchange_messages(self) -> None:
+        self._has_messages = False
+        for peer in self._all_peers:
+            if peer.headers or peer.unsent or peer.control.unread:
+                self._read_messages(peer)
+                if peer.headers or peer.unsent:
+                    self._has_messages = True
 
     def _read_messages(self, peer: EnginePeer) -> None:
         control = peer.control
@@ -330,6 +339,7 @@ class CollectiveEngine:
         self._peers.clear()
         self._queues.clear()
         self._all_peers = ()
+        self._look = _nothing
         self._send_order = self._receive_order = ()
 
     def _check_ended(self, peer: EnginePeer, now: float) -> None:
@@ -356,6 +366,11 @@ class CollectiveEngine:
         if self.local_fault:
             return EngineError(self.rank, self.local_fault)
         return EngineError(peer.rank, f"rank {peer.rank} is gone: {stream.end_reason}")
+
+
+def _nothing() -> tuple[bool, bool]:
+    """Look at no streams."""
+    return False, False
 
 
 def _is_sent(stream: PeerStream, mark: int) -> bool:

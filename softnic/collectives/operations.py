@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.codecs.combine import ReduceOp, combine, is_half, narrow, widen
+from softnic.codecs.combine import BlockReducer, ReduceOp, combine, is_half, narrow, widen
 from softnic.collectives.elements import BFLOAT16, kind_of, name_of, named
 from softnic.ipc.work_queue import WorkRequest
 
 Array = npt.NDArray[Any]
-Combine = Callable[..., object]
-"""(left, right, out=out): left op right, element by element. Arrays need no alignment; `out` may be an operand."""
+Reducer = Callable[[memoryview, int], object]
+"""Combines received bytes, whole elements, with a block's from an offset on."""
 Finish = Callable[[Array], object]
 """Applied in place to the combination of all contributions."""
 
 _TYPES = {np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc"} | {"bfloat16"}
-_OF_HALVES: dict[np.ufunc, ReduceOp] = {
+_IN_C: dict[np.ufunc, ReduceOp] = {
     np.add: ReduceOp.SUM,
     np.multiply: ReduceOp.PROD,
     np.minimum: ReduceOp.MIN,
@@ -44,10 +44,11 @@ class Op:
 
     def finish(self, array: Array, ranks: int) -> None:
         """Complete the reduction of the contributions of all `ranks` in `array`, in place."""
-        if self.average and is_half(array.dtype):
-            narrow(np.divide(floats := widen(array), np.float32(ranks), out=floats), array)
-        elif self.average:
-            np.divide(array, ranks, out=array)
+        with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
+            if self.average and is_half(array.dtype):
+                narrow(np.divide(floats := widen(array), np.float32(ranks), out=floats), array)
+            elif self.average:
+                np.divide(array, ranks, out=array)
 
     def takes(self, dtype: np.dtype[Any]) -> bool:
         """Return whether it is defined for elements of `dtype`."""
@@ -59,9 +60,23 @@ class Op:
         numpy has no bfloat16 and is slow with float16: these are combined in C, others by numpy.
         """
         if is_half(out.dtype):
-            combine(_OF_HALVES[self.arrays], left, right, out)
+            combine(_IN_C[self.arrays], left, right, out)
         else:
             self.arrays(left, right, out=out)
+
+    def reducer(self, base: Array, result: Array) -> Reducer:
+        """Return what stores received bytes op `base` in `result`: in C where it has the type, else with numpy."""
+        try:
+            return BlockReducer(_IN_C[self.arrays], base, result)
+        except TypeError:
+            return partial(self._combine_bytes, base, result)
+
+    def _combine_bytes(self, base: Array, result: Array, data: memoryview, offset: int) -> None:
+        part = np.frombuffer(data, base.dtype)
+        first = offset // base.itemsize
+        end = first + part.size
+        with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
+            self.arrays(part, base[first:end], out=result[first:end])
 
     def __call__(self, left: Any, right: Any) -> Any:
         return self.fold((left, right))
@@ -108,12 +123,12 @@ def nbytes(request: WorkRequest) -> int:
     return sum(request.counts) * element_type(request.dtype).itemsize
 
 
-def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Combine, Finish | None]:
-    """Return how arrays are combined, and what is applied to the combination of `size` ranks. Raises ValueError."""
+def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Op, Finish | None]:
+    """Return an operation, and what is applied to the combination of `size` ranks. Raises ValueError."""
     op = _OPS.get(name)
     if op is None or not op.takes(dtype):
         raise ValueError(f"there is no operation {name!r} of {name_of(dtype)}")
-    return op.combine, partial(op.finish, ranks=size) if op.average else None
+    return op, partial(op.finish, ranks=size) if op.average else None
 
 
 @dataclass(frozen=True)

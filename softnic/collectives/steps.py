@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.codecs import Codec
-from softnic.collectives.operations import Array, Combine, Finish
+from softnic.collectives.operations import Array, Finish, Reducer
 from softnic.collectives.stream import CODING_BLOCK, PeerStream
 
 MIN_FORWARD_BYTES = 32 << 10
@@ -252,9 +252,9 @@ class CopyRecv(RecvStep):
 
 
 class ReduceRecv(RecvStep):
-    """A block that is combined, element by element, with `base`: this rank's contribution, or the result so far."""
+    """A block that `reducer` combines, element by element, with this rank's contribution, or the result so far."""
 
-    __slots__ = ("_base", "_combine", "_finish", "_result", "_rounding")
+    __slots__ = ("_finish", "_reducer", "_result", "_rounding")
 
     def __init__(
         self,
@@ -263,12 +263,12 @@ class ReduceRecv(RecvStep):
         memory: memoryview,
         before: RecvStep | StagedBlock | None,
         readers: Readers,
-        arrays: tuple[Array, Array],
-        combine: Combine,
+        result: Array,
+        reducer: Reducer,
     ) -> None:
         super().__init__(op, block, memory, before, readers)
-        self._base, self._result = arrays
-        self._combine = combine
+        self._result = result
+        self._reducer = reducer
         self._finish: Finish | None = None
         self._rounding: Codec | None = None
 
@@ -291,16 +291,10 @@ class ReduceRecv(RecvStep):
             count -= count % item
             if not count:  # an element that lies in two views or more
                 view, count = memoryview(_first_bytes(stream, item)), item
-            self._add(view[:count])
+            self._reducer(view[:count], self.received)
+            self.received += count
             stream.consume(count)
         self._complete()
-
-    def _add(self, data: memoryview) -> None:
-        part = np.frombuffer(data, self._result.dtype)
-        first = self.received // self._result.itemsize
-        end = first + part.size
-        self._combine(part, self._base[first:end], out=self._result[first:end])
-        self.received += len(data)
 
     def _complete(self) -> None:
         """Finish and round the part of the result that contains all contributions."""

@@ -6,7 +6,7 @@ The engine knows neither TCP nor packets: softnic/tcp/peer_stream.py gives conne
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ import numpy.typing as npt
 CODING_BLOCK = 64
 """Bytes. A compressed range of a stream is a whole number of these (FORMAT.md)."""
 
+Look = Callable[[], tuple[bool, bool]]
+"""Returns whether one of the control streams has unread bytes, and whether one of all streams is not open."""
 Placement = Callable[[int, int], npt.NDArray[np.uint8] | None]
 """Returns the memory for bytes [offset, offset + size) behind the next unread byte; None: nowhere in particular."""
 
@@ -31,6 +33,10 @@ class PeerStream(Protocol):
     @property
     def unread(self) -> int:
         """Number of unread bytes."""
+
+    @staticmethod
+    def watch(control: Sequence[Any], others: Sequence[Any]) -> Look:
+        """Return what looks at all of these streams, of this class, at once."""
 
     def consume(self, count: int) -> None:
         """Drop the next `count` unread bytes."""

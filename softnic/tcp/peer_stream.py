@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from softnic._native import ffi, lib
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.connection import Connection
 from softnic.tcp.direct_placement import PlacementCursor, append, set_rx_placement
@@ -18,6 +19,7 @@ from softnic.tcp.zerocopy import address_of
 COMPRESSED_TOS = 0x28
 """Type of service that selects compression (INCEPTIONN, section VI)."""
 
+_FOUND = tuple((bool(found & lib.SN_STREAM_UNREAD), bool(found & lib.SN_STREAM_ENDED)) for found in range(4))
 Memory = npt.NDArray[np.uint8]
 Placement = Callable[[int, int], Memory | None]
 """Returns the memory for bytes [offset, offset + size) behind the next unread byte; None: nowhere in particular."""
@@ -48,6 +50,18 @@ class TcpPeerStream:
     @property
     def unread(self) -> int:
         return self._rcv.unread
+
+    @staticmethod
+    def watch(control: Sequence[TcpPeerStream], others: Sequence[TcpPeerStream]) -> Callable[[], tuple[bool, bool]]:
+        """Returns what tells whether one of `control` has unread bytes, and whether one of all streams is not open."""
+        streams = (*control, *others)
+        flows = ffi.new("sn_flow *[]", [stream._connection.c for stream in streams])
+        look, first, count = lib.sn_look_at_streams, len(control), len(streams)
+
+        def found(_alive: Sequence[TcpPeerStream] = streams) -> tuple[bool, bool]:
+            return _FOUND[look(flows, first, count)]
+
+        return found
 
     def consume(self, count: int) -> None:
         self._connection.consume(count)

@@ -148,8 +148,7 @@ class SendBuffer(SendBufferFields):
 
         Raises ValueError inside a coding block of a tagged range, where no segment may begin or end.
         """
-        tag_range = self.tag_range(self.end)
-        if tag_range.words and ((self.end - tag_range.origin) % CUT or size % CUT):
+        if self.zerocopy_len(size) != size:
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
         own = max(self.start, self.zerocopy.zerocopy_end)
         if self.end > own:
@@ -157,13 +156,6 @@ class SendBuffer(SendBufferFields):
         self.zerocopy.send_zerocopy(self.end, memory, offset, size)
         self.end += size
         self.origin = self.end
-
-    def zerocopy_len(self, size: int) -> int:
-        """Returns how many of the next `size` bytes may be sent without a copy; 0: some must be copied first."""
-        tag_range = self.tag_range(self.end)
-        if not tag_range.words:
-            return size
-        return 0 if (self.end - tag_range.origin) % CUT else size - size % CUT
 
     def tag(self, tag: Tag, position: int, words: bool) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""

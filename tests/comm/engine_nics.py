@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -89,6 +89,13 @@ class SocketStream:
             with suppress(OSError):
                 self._socket.shutdown(stdlib.SHUT_WR)
         return len(self._out) < before
+
+    @staticmethod
+    def watch(control: Sequence[Any], others: Sequence[Any]) -> Callable[[], tuple[bool, bool]]:
+        return lambda: (
+            any(stream.unread for stream in control),
+            not all(stream.is_open for stream in (*control, *others)),
+        )
 
     def consume(self, count: int) -> None:
         self.unread -= count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from softnic.codecs import threads
 from softnic.codecs.combine import (
     BFLOAT16,
+    BlockReducer,
     ReduceOp,
     combine,
     combine_encode,
@@ -21,6 +22,7 @@ from softnic.codecs.registry import Floats
 
 __all__ = [
     "BFLOAT16",
+    "BlockReducer",
     "Floats",
     "Payload",
     "PayloadHeader",
