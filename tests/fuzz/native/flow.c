@@ -15,12 +15,10 @@ enum {
     CAPACITY = 1 << 16,
     MOST = 1 << 19,      /* bytes written in all */
     FRAME = 1514,        /* wire bytes of a full frame */
-    OPERATIONS = 12,
-    MAX_OPERATIONS = 400,
-    FIRST_ISS = 0x7ffffff0,
-    LAST_IRS = 0xffffff00,
+    OPERATIONS = 12, MAX_OPERATIONS = 400,
 };
 
+static const int64_t ISS = 0x7ffffff0, IRS = 0xffffff00;
 static sn_flow flow;
 static uint8_t *written, *lent; /* memory of the bytes written, and of those sent from where they are */
 static int64_t lent_at;
@@ -40,14 +38,14 @@ static void open_flow(uint32_t options)
     c->keepalive_at = c->trim_at = c->path_mtu_until = c->scheduled_at = INFINITY;
     c->last_heard = c->last_sent_at = c->unacked_since = now;
     c->last_challenge = -INFINITY;
-    flow.receive = (sn_receive){.irs = LAST_IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .fin = -1};
+    flow.receive = (sn_receive){.irs = IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .fin = -1};
     flow.receive.scale = options >> 1 & 7;
     flow.receive.largest = (int64_t)0xffff << flow.receive.scale;
     flow.timestamps.recent_at = now;
     flow.timestamps.ts_recent = 0xfffffff0;
     flow.delayed_ack = (sn_delayed_ack){.delay_s = 0.001, .at = INFINITY, .arrived_at = -INFINITY, .needed = 1};
     flow.receive_tuning = (sn_receive_tuning){.most = 1 << 22, .position = 1};
-    flow.send = (sn_send){.iss = FIRST_ISS, .snd_una = 1, .snd_nxt = 1, .mss = 1448, .peer_mss = 1448};
+    flow.send = (sn_send){.iss = ISS, .snd_una = 1, .snd_nxt = 1, .mss = 1448, .peer_mss = 1448};
     flow.send.scale = flow.receive.scale;
     flow.send.snd_wnd = flow.send.max_wnd = CAPACITY;
     flow.retransmission_timeout =
