@@ -1,7 +1,7 @@
 """The steps of a schedule in progress: one block that is sent, or one that is received.
 
 Steps feed each other: a received block is forwarded, or combined further, as far as it is `ready`. Received bytes go
-through one numpy call a view to where they belong; sent bytes are read by the stream where they lie. Memory that is
+through one call a view to where they belong; sent bytes are read by the stream where they lie. Memory that is
 still being sent is copied before it is overwritten. That is rare: a block overwrites what was sent of it with a result
 that contains it, so the sent bytes have been acknowledged.
 """
