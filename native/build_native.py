@@ -20,7 +20,8 @@ from setuptools.command.build_ext import build_ext
 NATIVE = Path(__file__).resolve().parent
 PUBLIC = (
     *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
-    *("frames.h", "packets.h", "tap.h", "batch_io.h", "aead.h", "epoll.h", "stall_watchdog.h"),
+    *("frames.h", "packets.h", "tap.h", "batch_io.h", "emulated_link.h"),
+    *("aead.h", "epoll.h", "stall_watchdog.h"),
     *("scoreboard.h", "send_buffer.h", "fast_path.h", "engine.h", "port.h", "turn.h"),
 )
 

@@ -207,19 +207,6 @@ uint64_t sn_sum_lengths(const uint32_t *lengths, uint32_t count)
     return total;
 }
 
-double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s,
-                          double *due)
-{
-    uint64_t bytes = 0;
-    double passed = start;
-    for (uint32_t i = 0; i < count; i++) {
-        bytes += lengths[i];
-        passed = (double)bytes * byte_s + start;
-        due[i] = passed + delay_s;
-    }
-    return passed;
-}
-
 uint16_t sn_checksum(const uint8_t *data, size_t length, uint32_t initial)
 {
     uint32_t carried = (initial & 0xffff) + (initial >> 16);

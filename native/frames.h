@@ -51,11 +51,6 @@ int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payloa
 /* Returns the sum of `count` lengths. */
 uint64_t sn_sum_lengths(const uint32_t *lengths, uint32_t count);
 
-/* Computes when each of `count` frames arrives behind a bottleneck that takes `byte_s` seconds per byte and starts with
-   the first at `start`, plus `delay_s`: to `due`. Returns when the last one has passed the bottleneck. */
-double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s,
-                          double *due);
-
 /* Returns the internet checksum (RFC 1071) of `length` bytes added to `initial` (a sum, not complemented), complemented
    and in host order. */
 uint16_t sn_checksum(const uint8_t *data, size_t length, uint32_t initial);

@@ -9,7 +9,8 @@ A frame passes, in this order:
    for those before it. Reordering is a parameter of its own: a reordered frame comes 1 to 8 frame times late, and later
    ones overtake it.
 
-All of this is arithmetic on whole batches, which yields the due time of each frame. Only corrupted frames are copied.
+Frames in flight lie in a ring (native/emulated_link.h), which also computes their times. What is random is decided
+here, on whole batches, before frames enter the ring. They leave it straight to the kernel if the inner link allows it.
 
 Frames leave in bursts, because each wake-up of a process costs more than a frame. A burst includes the frames due
 within `BURST` of the queue's drain time, at most `AHEAD` times `coalesce_s` and at most `AHEAD_S`. This is a token
@@ -28,17 +29,17 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic._native import ffi, lib
-from softnic.link.base import Link
+from softnic.link.base import DirectLink, Link
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.packet.frames import Frames
+from softnic.packet.frames import HEADROOM, Frames
 
 QUEUE_S = (2e-3, 8e-3)
 """Bounds of the queue's length if no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within
@@ -86,16 +87,8 @@ class EmulationCounters:
     corrupted: int = 0
 
 
-@dataclass(slots=True)
-class _Busy:
-    """A busy period: time in which the bottleneck sends without a pause."""
-
-    ends_at: float = -math.inf
-    """When its last frame is due."""
-
-
 class EmulatedLink:
-    """A link that degrades the frames sent through `inner` as `spec` says.
+    """A link that degrades the frames sent through `inner` as `spec` says. It copies what it sends.
 
     The same seed and calls give the same result for each frame.
 
@@ -116,64 +109,43 @@ class EmulatedLink:
 
     def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int) -> None:
         self._inner = inner
+        self._direct = inner if isinstance(inner, DirectLink) else None
         self._spec = spec
         self._random = np.random.Generator(np.random.PCG64(seed))
-        self._byte_s = 8 / spec.rate_bps if spec.rate_bps else 0.0
-        timed = spec.rate_bps or spec.delay_s or spec.jitter_s
-        self._coalesce_s = spec.coalesce_s if timed else 0.0
-        self._full_frame = inner.mtu + 14
-        self._limit = spec.limit_bytes or self._default_limit()
-        if self._limit < 4 * self._full_frame:
-            raise ValueError(f"limit_bytes must be at least 4 frames of {self._full_frame} bytes, not {self._limit}")
-        self._high = self._limit * 7 // 8
-        self._low = self._limit // 2
-        self._least_space = max(self._full_frame, int(self._limit * LEAST_SPACE))
-        self._blocked = False
-        self._free_at = -math.inf
-        """When the bottleneck will have sent all its frames."""
+        self._is_random = any((spec.jitter_s, spec.loss, spec.duplicate, spec.reorder, spec.corrupt))
+        full_frame = inner.mtu + 14
+        limit = spec.limit_bytes or _default_limit(spec.rate_bps, full_frame)
+        if limit < 4 * full_frame:
+            raise ValueError(f"limit_bytes must be at least 4 frames of {full_frame} bytes, not {limit}")
+        self._c = _new_ring(spec, limit, full_frame)
         self._last_due = -math.inf
-        moderation_s = self._coalesce_s if spec.rate_bps else 0.0
-        self._together_s, self._ahead_s = TOGETHER * moderation_s, min(AHEAD * moderation_s, AHEAD_S)
-        self._moderated_until = -math.inf
-        self._line: deque[tuple[Frames, _Times, float, _Busy]] = deque()
-        """Batches in flight, in order of time: the frames, their due times, the earliest time that any may leave (the
-        end of their delay), and their busy period."""
-        self._busy = _Busy()
         self._late: list[tuple[float, int, Frames]] = []
         """A heap of late frames, one by one, with a number that keeps the order of equal times."""
         self._late_frames = 0
-        self._held_bytes = 0
-        """Bytes in flight on a link without a rate, which has no bottleneck queue: the limit applies to them."""
-        self.counted = EmulationCounters()
-
-    def _default_limit(self) -> int:
-        if self._spec.rate_bps is None:
-            return UNRATED_LIMIT_BYTES
-        rate = self._spec.rate_bps / 8
-        queue_s = min(max(QUEUE_BYTES / rate, QUEUE_S[0]), QUEUE_S[1])
-        return max(int(rate * queue_s), MIN_QUEUE_FRAMES * self._full_frame)
+        self._counted = EmulationCounters()
 
     @property
     def mtu(self) -> int:
         return self._inner.mtu
 
-    def send(self, frames: Frames, now: float) -> None:
-        tx_space = self._limit - self._occupied(now)
-        if frames.nbytes > tx_space:
-            accepted = int(np.cumsum(frames.lengths, dtype=np.int64).searchsorted(tx_space, "right"))
-            self.counted.dropped_full += len(frames) - accepted
-            frames = frames.select(slice(accepted))
-        if not len(frames):
-            return
-        self.counted.sent += len(frames)
-        self._enter(frames, now)
-        self._release(now)
+    @property
+    def counted(self) -> EmulationCounters:
+        return replace(self._counted, sent=self._c.sent, dropped_full=self._c.dropped_full)
 
-    def _occupied(self, now: float) -> int:
-        """Return the bytes of the limit in use."""
-        if self._byte_s:
-            return round(max(0.0, self._free_at - now) / self._byte_s)
-        return self._held_bytes
+    def send(self, frames: Frames, now: float) -> None:
+        lengths, count = ffi.from_buffer("uint32_t[]", frames.lengths), len(frames)
+        if self._is_random:
+            accepted: int = lib.sn_emulated_admit(self._c, lengths, count, now)
+            if accepted:
+                self._enter(frames if accepted == count else frames.select(slice(accepted)), now)
+        else:
+            data = ffi.from_buffer("uint8_t[]", frames.data)
+            offsets = ffi.from_buffer("uint32_t[]", frames.offsets)
+            accepted = lib.sn_emulated_send(self._c, data, offsets, lengths, count, frames.packet_id, now)
+            if accepted < 0:
+                raise MemoryError
+        if accepted:
+            self._release(now)
 
     def _due(self, frames: Frames, now: float) -> tuple[_Times, float]:
         """Return when the frames of a batch arrive at the far end, and the earliest that any may."""
@@ -181,20 +153,11 @@ class EmulatedLink:
         if self._spec.jitter_s:
             delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
         due: _Times = np.empty(len(frames))
-        if self._free_at < now:
-            self._busy = _Busy()
-        self._free_at = lib.sn_serialize_times(
-            ffi.from_buffer("uint32_t[]", frames.lengths),
-            len(due),
-            self._byte_s,
-            max(self._free_at, now),
-            delay_s,
-            ffi.from_buffer("double[]", due),
-        )
+        lengths = ffi.from_buffer("uint32_t[]", frames.lengths)
+        lib.sn_emulated_serialize(self._c, lengths, len(due), delay_s, now, ffi.from_buffer("double[]", due))
         if self._spec.jitter_s:
             np.maximum(due, self._last_due, out=due)
             self._last_due = float(due[-1])
-        self._busy.ends_at = self._free_at + self._spec.delay_s
         return due, now + delay_s
 
     def _enter(self, frames: Frames, now: float) -> None:
@@ -202,17 +165,27 @@ class EmulatedLink:
         due, earliest = self._due(frames, now)
         lost = self._select(self._spec.loss, len(frames))
         if lost is not None:
-            self.counted.lost += int(lost.sum())
+            self._counted.lost += int(lost.sum())
             frames, due = frames.select(~lost), due[~lost]
         doubled = self._select(self._spec.duplicate, len(frames))
         if doubled is not None:
-            self.counted.duplicated += int(doubled.sum())
+            self._counted.duplicated += int(doubled.sum())
             twice = np.repeat(np.arange(len(frames)), 1 + doubled)
             frames, due = frames.select(twice), due[twice]
         if self._spec.reorder:
             frames, due = self._reordered(frames, due)
         for part, part_due in self._corrupt_some(frames, due):
-            self._line.append((part, part_due, earliest, self._busy))
+            self._put(part, part_due, earliest)
+
+    def _put(self, frames: Frames, due: _Times, earliest: float) -> None:
+        where = (
+            ffi.from_buffer("uint8_t[]", frames.data),
+            ffi.from_buffer("uint32_t[]", frames.offsets),
+            ffi.from_buffer("uint32_t[]", frames.lengths),
+        )
+        times = ffi.from_buffer("double[]", due)
+        if lib.sn_emulated_put(self._c, *where, times, len(due), earliest, frames.packet_id):
+            raise MemoryError
 
     def _select(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the frames selected with this probability; None (the usual case) if there are none."""
@@ -230,29 +203,25 @@ class EmulatedLink:
         if chosen is None:
             return frames, due
         late = chosen.nonzero()[0]
-        self.counted.reordered += len(late)
+        self._counted.reordered += len(late)
         last = due[-1]
         late_by = self._random.integers(1, MAX_LATE_FRAMES + 1, len(late))
-        due[late] += late_by * (frames.lengths[late] * self._byte_s if self._byte_s else UNRATED_FRAME_S)
+        due[late] += late_by * (frames.lengths[late] * self._c.byte_s if self._c.byte_s else UNRATED_FRAME_S)
         order = due.argsort(kind="stable")
         frames, due = frames.select(order), due[order]
         on_time = int(due.searchsorted(last, "right"))
         for later, later_due in self._corrupt_some(frames.select(slice(on_time, None)), due[on_time:]):
-            for index, frame_due in enumerate(later_due.tolist()):
+            self._c.held_bytes += later.nbytes
+            for frame, frame_due in zip(later, later_due.tolist(), strict=True):
                 self._late_frames += 1
-                one = later.select(slice(index, index + 1))
-                heapq.heappush(self._late, (frame_due, self._late_frames, one))
+                heapq.heappush(self._late, (frame_due, self._late_frames, Frames.of([frame], frames.packet_id)))
         return frames.select(slice(on_time)), due[:on_time]
 
     def _corrupt_some(self, frames: Frames, due: _Times) -> Iterator[tuple[Frames, _Times]]:
         """Split a batch around frames with a flipped bit. Each of those becomes a batch of its own: the bit may be in
         the destination MAC, and a batch has only one."""
-        if not len(due):
-            return
-        if not self._byte_s:
-            self._held_bytes += frames.nbytes
         done = 0
-        if self._spec.corrupt:
+        if self._spec.corrupt and len(due):
             for odd in np.flatnonzero(self._random.random(len(due)) < self._spec.corrupt).tolist():
                 if odd > done:
                     yield frames.select(slice(done, odd)), due[done:odd]
@@ -269,7 +238,7 @@ class EmulatedLink:
         if data:
             bit = int(self._random.integers(len(data) * 8))
             data[bit // 8] ^= 1 << bit % 8
-            self.counted.corrupted += 1
+            self._counted.corrupted += 1
         return Frames.of([bytes(data)], frame.packet_id)
 
     def receive(self, now: float) -> Frames | None:
@@ -278,89 +247,102 @@ class EmulatedLink:
     def advance(self, now: float) -> None:
         self._release(now)
         self._inner.advance(now)
-        if self._blocked and self._drained(now):
-            self._blocked = False
+        lib.sn_emulated_unblock(self._c, now)
+
+    def _late_at(self) -> float:
+        """Return when the next late frame is due."""
+        return self._late[0][0] if self._late else math.inf
 
     def _release(self, now: float) -> None:
         """Send the frames that are due, or soon will be, in order of time, unless frames have just left."""
-        if now < self._moderated_until:
+        if not lib.sn_emulated_begins_burst(self._c, self._late_at(), now):
             return
-        first = self._first_due()
-        if first is None or first > now + self._together_s:
-            return
-        self._moderated_until = now + self._coalesce_s
-        while self._late and self._late[0][0] <= now:
-            self._release_line(self._late[0][0], now)
-            self._pass_on(heapq.heappop(self._late)[2], now)
-        until = now + self._early(now)
-        self._release_line(min(until, self._late[0][0]) if self._late else until, now)
-
-    def _early(self, now: float) -> float:
-        """Return how early frames may leave. The backlog of an earlier busy period does not count."""
-        backlog_s = self._line[0][3].ends_at - now if self._line else 0.0
-        return min(self._ahead_s, max(self._together_s, BURST * backlog_s))
+        while self._late_at() <= now:
+            self._release_line(self._late_at(), now)
+            frame = heapq.heappop(self._late)[2]
+            self._c.held_bytes -= frame.nbytes
+            self._inner.send(frame, now)
+        self._release_line(min(lib.sn_emulated_burst_end(self._c, now), self._late_at()), now)
 
     def _release_line(self, until: float, now: float) -> None:
-        while self._line:
-            frames, due, earliest, busy = self._line[0]
-            if earliest > now:
-                return
-            count = int(due.searchsorted(until, "right"))
-            if count == len(due):
-                self._line.popleft()
-                self._pass_on(frames, now)
-                continue
-            if count:
-                self._line[0] = (frames.select(slice(count, None)), due[count:], earliest, busy)
-                self._pass_on(frames.select(slice(count)), now)
-            return
+        across = self._direct is not None
+        while count := lib.sn_emulated_burst(self._c, until, now, across):
+            if across:
+                if self._push(count):
+                    continue
+                count = lib.sn_emulated_burst(self._c, until, now, False)
+            self._inner.send(self._take(count), now)
 
-    def _pass_on(self, frames: Frames, now: float) -> None:
-        if not self._byte_s:
-            self._held_bytes -= frames.nbytes
-        self._inner.send(frames, now)
+    def _push(self, count: int) -> bool:
+        """Pass a burst from the ring to the kernel. Return False if the inner link has to send what is left of it."""
+        direct = self._direct
+        assert direct is not None
+        path = direct.direct_path(bytes(self._c.destination))
+        if path is None:
+            return False
+        accepted: int = lib.sn_emulated_push(self._c, count, *path)
+        if accepted > 0:
+            direct.on_direct_sent(accepted, self._c.burst_bytes)
+        return accepted == count
+
+    def _take(self, count: int) -> Frames:
+        """Take the first frames out of the ring."""
+        size = self._c.burst_bytes
+        data = np.empty(size + count * HEADROOM, np.uint8)
+        offsets, lengths = np.empty(count, np.uint32), np.empty(count, np.uint32)
+        lib.sn_emulated_take(
+            self._c,
+            count,
+            ffi.from_buffer("uint8_t[]", data),
+            ffi.from_buffer("uint32_t[]", offsets),
+            ffi.from_buffer("uint32_t[]", lengths),
+        )
+        return Frames(data, offsets, lengths, self._c.packet_id, size)
 
     @property
     def in_transit(self) -> bool:
         """Return whether any frame is in flight."""
-        return bool(self._line or self._late)
-
-    def _first_due(self) -> float | None:
-        first = float(self._line[0][1][0]) if self._line else None
-        if self._late and (first is None or self._late[0][0] < first):
-            return self._late[0][0]
-        return first
+        return bool(self._c.first != self._c.end or self._late)
 
     def next_time(self) -> float | None:
-        times: list[float] = []
-        if (first := self._first_due()) is not None:
-            times.append(max(first, self._moderated_until))
-        if self._blocked and self._byte_s:
-            times.append(self._resume_at())
-        if (inner := self._inner.next_time()) is not None:
-            times.append(inner)
-        return min(times, default=None)
-
-    def _resume_at(self) -> float:
-        """Return when the bottleneck's queue will be short enough to let the sender continue."""
-        return self._free_at - self._low * self._byte_s
-
-    def _drained(self, now: float) -> bool:
-        return now >= self._resume_at() if self._byte_s else self._held_bytes <= self._low
+        own: float = lib.sn_emulated_next_time(self._c, self._late_at())
+        inner = self._inner.next_time()
+        if inner is not None and inner < own:
+            return inner
+        return None if own == math.inf else own
 
     def tx_space(self, now: float) -> int:
-        if self._blocked and not self._drained(now):
-            return 0
-        tx_space = self._high - self._occupied(now)
-        self._blocked = tx_space < self._least_space
-        return 0 if self._blocked else min(tx_space, self._inner.tx_space(now))
+        own: int = lib.sn_emulated_tx_space(self._c, now)
+        return min(own, self._inner.tx_space(now)) if own else 0
 
     def counters(self) -> dict[str, int]:
         own = {f"emulated_{name}": value for name, value in asdict(self.counted).items()}
         return {**own, **self._inner.counters()}
 
     def close(self) -> None:
-        self._line.clear()
+        lib.sn_emulated_clear(self._c)
         self._late.clear()
-        self._held_bytes = 0
         self._inner.close()
+
+
+def _default_limit(rate_bps: float | None, full_frame: int) -> int:
+    if rate_bps is None:
+        return UNRATED_LIMIT_BYTES
+    rate = rate_bps / 8
+    queue_s = min(max(QUEUE_BYTES / rate, QUEUE_S[0]), QUEUE_S[1])
+    return max(int(rate * queue_s), MIN_QUEUE_FRAMES * full_frame)
+
+
+def _new_ring(spec: EmulationSpec, limit: int, full_frame: int) -> Any:
+    """Return an empty `sn_emulated_link` with these properties."""
+    c = lib.sn_emulated_new()
+    if not c:
+        raise MemoryError
+    coalesce_s = spec.coalesce_s if spec.rate_bps or spec.delay_s or spec.jitter_s else 0.0
+    moderation_s = coalesce_s if spec.rate_bps else 0.0
+    c.byte_s = 8 / spec.rate_bps if spec.rate_bps else 0.0
+    c.delay_s, c.coalesce_s = spec.delay_s, coalesce_s
+    c.together_s, c.ahead_s, c.backlog_part = TOGETHER * moderation_s, min(AHEAD * moderation_s, AHEAD_S), BURST
+    c.limit, c.high, c.low = limit, limit * 7 // 8, limit // 2
+    c.least_space = max(full_frame, int(limit * LEAST_SPACE))
+    return ffi.gc(c, lib.sn_emulated_free)

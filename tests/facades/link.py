@@ -45,7 +45,7 @@ __all__ = [
 
 def change_rate(link: EmulatedLink, rate_bps: float) -> None:
     """Change the rate of an emulated link while it is in use."""
-    link._byte_s = 8 / rate_bps
+    link._c.byte_s = 8 / rate_bps
 
 
 def peer_of(link: VxlanLink) -> LinkPeer:

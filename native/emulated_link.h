@@ -1,0 +1,109 @@
+/* The queue and the clock of an emulated link (softnic/link/emulation.py, where its rules are).
+
+   Frames in flight are copied into a ring of bytes, in the order in which they leave, each behind SN_HEADROOM free bytes,
+   and leave from it in bursts. Times are seconds on the caller's clock. */
+#ifndef SOFTNIC_EMULATED_LINK_H
+#define SOFTNIC_EMULATED_LINK_H
+/* C only */
+#include <stdint.h>
+/* all */
+
+/* A frame in the ring. */
+typedef struct {
+    double due;        /* when it arrives at the far end */
+    double earliest;   /* end of its delay: it leaves no sooner */
+    uint64_t position; /* of its first byte in the ring */
+    uint64_t period;   /* number of the busy period that it was sent in */
+    uint64_t batch;    /* number of the batch that it was sent in */
+    uint64_t packet_id;
+    uint32_t length;
+} sn_emulated_frame;
+
+typedef struct {
+    /* Set by the owner, before the first frame. */
+    double byte_s; /* time that the bottleneck takes for a byte; 0: there is none */
+    double delay_s;
+    double coalesce_s;   /* minimum interval between bursts */
+    double together_s;   /* frames due within this always leave at once */
+    double ahead_s;      /* limit of how early a frame may leave */
+    double backlog_part; /* share of the queue's drain time that leaves as one burst */
+    int64_t limit;       /* bytes of the queue */
+    int64_t high;        /* queue length at which `tx_space` is 0 */
+    int64_t low;         /* to which it then must fall */
+    int64_t least_space; /* smaller space counts as none */
+
+    double free_at;         /* when the bottleneck will have sent all its frames */
+    double busy_until;      /* when the last frame of the current busy period is due */
+    double moderated_until; /* no burst begins before */
+    int64_t held_bytes;     /* bytes in flight: without a bottleneck the limit applies to them */
+    uint32_t blocked;       /* `tx_space` was 0 and the queue has not yet drained */
+    uint64_t sent;          /* frames that entered the bottleneck */
+    uint64_t dropped_full;  /* frames that found the queue full */
+
+    uint64_t burst_bytes; /* of the latest sn_emulated_burst, or accepted in the latest sn_emulated_push */
+    uint64_t packet_id;   /* of the first frame of the latest sn_emulated_burst */
+    uint8_t destination[6]; /* of that frame */
+
+    uint8_t *bytes; /* the ring, and where the next frame goes */
+    uint64_t size, tail;
+    sn_emulated_frame *frames; /* those numbered `first` to `end` - 1, modulo `capacity`, a power of two */
+    double *period_ends;       /* end of each busy period of a frame in flight, by its number modulo `capacity` */
+    uint64_t capacity, first, end;
+    uint64_t busy_period;  /* number of the current busy period, ... */
+    uint64_t last_busy;    /* of that of the last frame, ... */
+    uint64_t period;       /* and of that in `period_ends` */
+    uint64_t batch;
+} sn_emulated_link;
+
+/* Returns a link without properties and frames, or NULL if there is no memory. */
+sn_emulated_link *sn_emulated_new(void);
+void sn_emulated_free(sn_emulated_link *link);
+
+/* Drops all frames in flight. */
+void sn_emulated_clear(sn_emulated_link *link);
+
+/* Sends a batch through the bottleneck: `admit`, `serialize` and `put` in one. Returns how many frames entered, those
+   behind them found the queue full; or -1 if there is no memory, then nothing has changed. */
+int64_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
+                         uint32_t count, uint64_t packet_id, double now);
+
+/* Returns how many of the frames fit into the queue, and counts all. */
+uint32_t sn_emulated_admit(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now);
+
+/* Sends frames through the bottleneck and computes when each arrives at the far end, `delay_s` later: to `due`. */
+void sn_emulated_serialize(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double delay_s, double now,
+                           double *due);
+
+/* Queues frames of one destination as a batch. Returns 0, or -1 if there is no memory. */
+int sn_emulated_put(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
+                    const double *due, uint32_t count, double earliest, uint64_t packet_id);
+
+/* Returns whether a burst begins now, and starts the interval before the next one. `late_at`: when the first frame that
+   is not in the ring is due, or infinity. */
+int sn_emulated_begins_burst(sn_emulated_link *link, double late_at, double now);
+
+/* Returns until when frames that leave now are due. The backlog of an earlier busy period does not count. */
+double sn_emulated_burst_end(const sn_emulated_link *link, double now);
+
+/* Returns how many of the first frames may leave and are due by `until`: of the first batch, or with `across` of all
+   batches to its destination. Sets `burst_bytes`, `packet_id` and `destination`. */
+uint32_t sn_emulated_burst(sn_emulated_link *link, double until, double now, int across);
+
+/* Moves the first `count` frames out of the ring, to `out`, which has room for `burst_bytes` and each one's headroom. */
+void sn_emulated_take(sn_emulated_link *link, uint32_t count, uint8_t *out, uint32_t *offsets, uint32_t *lengths);
+
+/* Sends the first `count` frames over a UDP socket (see sn_vxlan_send) and removes those that the kernel accepts. Sets
+   `burst_bytes`. Returns their number, or -errno if there are none. */
+int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, uint32_t address, uint16_t port, uint32_t vni,
+                         int gso);
+
+/* Returns the bytes that may be sent now; 0 from a full queue on until it has drained. */
+int64_t sn_emulated_tx_space(sn_emulated_link *link, double now);
+
+/* Lets the sender continue if the queue has drained. */
+void sn_emulated_unblock(sn_emulated_link *link, double now);
+
+/* Returns when a burst can begin, or a blocked sender continue; infinity: never. `late_at` as above. */
+double sn_emulated_next_time(const sn_emulated_link *link, double late_at);
+
+#endif
