@@ -1,4 +1,5 @@
 /* A turn: events, what applications wrote, what arrived, what is to be sent. */
+#define _GNU_SOURCE
 #include "turn.h"
 
 #include <errno.h>
@@ -58,23 +59,34 @@ static void dispatch(sn_turn *t)
         t->reasons |= SN_TURN_EVENTS;
 }
 
+/* Lets flows send until none wants to, the link is full or one needs Python. */
+static void send(sn_turn *t, double now)
+{
+    while (t->first_ready) {
+        const int64_t space = t->emulated ? sn_emulated_tx_space(t->emulated, now) : LINK_SPACE;
+        if (space <= 0) {
+            t->link_full_at = now;
+            return;
+        }
+        if (sn_turn_output(t, space, now))
+            return;
+    }
+}
+
 uint32_t sn_turn_step(sn_turn *t, double now)
 {
     t->reasons = 0;
     dispatch(t);
     pull(t);
+    if (t->emulated) {
+        sn_turn_release(t, now);
+        sn_emulated_unblock(t->emulated, now);
+    }
     sn_turn_receive_all(t, now);
     if (now >= t->timers_at)
         t->reasons |= SN_TURN_TIMERS;
-    if (t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS)) {
-        if (t->first_ready)
-            t->reasons |= SN_TURN_READY;
-    } else {
-        while (t->first_ready && !sn_turn_output(t, LINK_SPACE, now))
-            ;
-        if (t->first_ready)
-            t->reasons |= SN_TURN_READY;
-    }
+    if (!(t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS)))
+        send(t, now);
     return t->reasons;
 }
 
@@ -88,9 +100,11 @@ static double clock_now(void)
 int64_t sn_turn_run(sn_turn *t, double until)
 {
     for (;;) {
-        const double limit = until < t->timers_at ? until : t->timers_at;
+        double limit = until < t->timers_at ? until : t->timers_at;
+        if (t->emulated)
+            limit = fmin(limit, sn_emulated_next_time(t->emulated, INFINITY));
         int64_t wait = -1;
-        if (t->first_pulled || t->first_ready)
+        if (t->first_pulled)
             wait = 0;
         else if (limit != INFINITY) {
             const double seconds = limit - clock_now();

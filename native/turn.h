@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "batch_io.h"
+#include "emulated_link.h"
 #include "fast_path.h"
 #include "frames.h"
 #include "packets.h"
@@ -25,7 +26,8 @@ enum {
     SN_TURN_UNSENT = 32, /* the kernel did not accept all frames */
     SN_TURN_NOTES = 64,  /* ports have notes */
     SN_TURN_UNTIL = 128, /* the time that was given has come */
-    SN_TURN_CUT = 256    /* a segment was cut for a link that is not the plain wire */
+    SN_TURN_CUT = 256,   /* a segment was cut for a link that only Python knows */
+    SN_TURN_WIRE = 512   /* the emulated link cannot pass frames to the kernel */
 };
 
 /* Limit of the events of one wait. */
@@ -85,6 +87,17 @@ typedef struct {
     sn_cut_result *result;
 } sn_turn_transmit;
 
+/* Where the frames to a MAC address go. */
+typedef struct {
+    uint64_t destination;
+    uint32_t address;
+    uint16_t port;
+    bool gso;
+} sn_turn_path;
+
+/* Limit of the paths that are known at a time. */
+enum { SN_TURN_PATHS = 256 };
+
 typedef struct {
     int32_t epoll;
     int32_t wire; /* file descriptor */
@@ -96,6 +109,9 @@ typedef struct {
     const uint64_t *peers; /* as for sn_vxlan_receive */
     uint64_t *peer_macs;   /* MAC address that was heard from each of them last */
     uint32_t peer_count;
+    sn_emulated_link *emulated; /* between the flows and the wire; NULL: none */
+    sn_turn_path paths[256];
+    uint32_t path_count;
     int64_t path_epoch; /* changes with MAC addresses and endpoints of peers */
     double link_full_at;
     double timers_at;

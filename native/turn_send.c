@@ -56,21 +56,8 @@ static void count_sent(sn_turn *t, sn_port *port, bool offloaded)
     }
 }
 
-/* Passes the frames to the kernel. */
-static void send_directly(sn_turn *t, const sn_port *port)
-{
-    const sn_turn_transmit *tx = &t->tx;
-    const int sent = sn_vxlan_send(t->wire, (uint32_t)port->peer_address, (uint16_t)port->peer_port, (uint32_t)t->vni,
-                                   tx->data, tx->offsets, tx->lengths, tx->result->frames, port->gso);
-    t->accepted = sent > 0 ? (uint32_t)sent : 0;
-    t->counts.link_sent_frames += t->accepted;
-    t->counts.link_sent_bytes += sn_sum_lengths(tx->lengths, t->accepted);
-    if (t->accepted < tx->result->frames)
-        t->reasons |= SN_TURN_UNSENT;
-}
-
 /* Cuts the segment in `output` into frames, and sends them. Returns false if it cannot be cut. */
-static bool emit(sn_turn *t, sn_port *port)
+static bool emit(sn_turn *t, sn_port *port, double now)
 {
     const sn_output *out = &t->output;
     const sn_turn_transmit *tx = &t->tx;
@@ -92,10 +79,7 @@ static bool emit(sn_turn *t, sn_port *port)
                tx->lengths, tx->result))
         return false;
     count_sent(t, port, offloaded);
-    if (t->cuts_only)
-        t->reasons |= SN_TURN_CUT;
-    else
-        send_directly(t, port);
+    sn_turn_send_frames(t, port, now);
     return true;
 }
 
@@ -115,7 +99,7 @@ static int64_t transmit(sn_turn *t, sn_port *port, int64_t frames, double now)
     sn_flow *flow = port->flow;
     const sn_cut_result *cut = t->tx.result;
     uint32_t left = is_prepared(t, port, now) ? sn_flow_output(flow, frames, t->link_full_at, now, &t->output) : 0;
-    if (left == 0 || ((left & (SN_DATA | SN_ACK)) && !emit(t, port)))
+    if (left == 0 || ((left & (SN_DATA | SN_ACK)) && !emit(t, port, now)))
         return BROKEN;
     if (left & SN_DATA)
         left |= sn_flow_sent(flow, &t->output, (int64_t)cut->consumed, cut->frames, (int64_t)cut->frame_bytes, now);

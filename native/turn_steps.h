@@ -21,6 +21,12 @@ static inline void sn_turn_wake_once(sn_turn *turn, sn_port *port)
         sn_turn_wake(turn, port);
 }
 
+/* Sends the frames of the latest cut: to the kernel or through the emulated link. */
+void sn_turn_send_frames(sn_turn *turn, const sn_port *port, double now);
+
+/* Passes the frames whose time has come from the emulated link to the kernel. */
+void sn_turn_release(sn_turn *turn, double now);
+
 /* Passes on what an application did not take earlier. */
 void sn_turn_push(sn_turn *turn, sn_port *port);
 

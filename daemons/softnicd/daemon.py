@@ -54,9 +54,8 @@ class Daemon(Pump):
         self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
         self.offloaded = self.streams.offloaded
         self._fast: FastTurn | None = None
-        plain = config.emulation_spec is None and config.network_key is None
         if isinstance(self._wire, VxlanLink) and self.host.tcp.config.fast_path:
-            self._fast = FastTurn(self.node, self._wire, self.streams, selector.fileno(), plain)
+            self._fast = FastTurn(self.node, self._wire, self._emulated, self.streams, selector.fileno())
             selector.fast_turn = self._fast
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)

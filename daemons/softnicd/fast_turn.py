@@ -4,18 +4,19 @@
 flow that opens, closes or has lost segments, a new tag. Python then continues that turn as if it had done all of it
 (`Daemon.turn`). C and Python work on the same flows and streams, so nothing is copied between them but counters.
 
-It covers the plain wire; a NIC with link emulation, encryption, a capture in progress or collectives takes Python's
-turns.
+A NIC with encryption, random link emulation, a capture in progress or collectives takes Python's turns, which use the
+same steps of C.
 """
 
 from __future__ import annotations
 
 import errno
-import math
 import os
 from typing import Any, cast
 
 from softnic._native import ffi, lib
+from softnic.link.base import UdpPath
+from softnic.link.emulation import EmulatedLink
 from softnic.link.udp import VxlanLink
 from softnic.nic.flows import agreed, attach
 from softnic.nic.node import Node
@@ -46,8 +47,13 @@ Port = Any
 class FastTurn:
     """The turns of one NIC. `wire` is its link, `epoll` the file descriptor that reports events."""
 
-    def __init__(self, node: Node, wire: VxlanLink, streams: StreamPump, epoll: int, plain: bool) -> None:
-        self._plain = plain
+    def __init__(
+        self, node: Node, wire: VxlanLink, emulated: EmulatedLink | None, streams: StreamPump, epoll: int
+    ) -> None:
+        ring = None if emulated is None else emulated.ring
+        self._emulated = emulated
+        self._direct = not wire.encrypts and (emulated is None or ring is not None)
+        """C itself sends the frames of segments."""
         self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
         self._turn = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
         self._segmenter = Segmenter(self._nic.mode == "packet", self._nic.equal_sizes)
@@ -57,7 +63,9 @@ class FastTurn:
         turn.epoll, turn.ip, turn.mtu = epoll, self._nic.ip, wire.mtu
         turn.mac = list(self._nic.mac)
         turn.offloads = self._nic.offloads.bitmap
-        turn.cuts_only = not plain
+        turn.cuts_only = not self._direct
+        if ring is not None:
+            turn.emulated = ring
         self._nic.take_runs = self.take_runs
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
@@ -83,7 +91,7 @@ class FastTurn:
     def can_run(self) -> bool:
         """Whether nothing waits for Python."""
         streams, host = self._streams, self._host
-        return self._plain and not (
+        return self._direct and not (
             streams.offloaded
             or streams.has_work
             or host.wants_output()
@@ -93,31 +101,32 @@ class FastTurn:
             or self._node.is_captured
         )
 
-    def wait(self, until: float, due: float) -> tuple[Events, float]:
+    def wait(self, until: float) -> tuple[Events, float]:
         """Wait for events and take turns, at the latest until `until`.
 
-        `due` is when Python's next turn is. Returns the events that are left, and when Python's next turn is now.
+        Returns the events that are left, and when Python's next turn is.
         """
-        self._enter(due)
+        self._enter()
         reasons: int = lib.sn_turn_run(self._turn, until)
         if reasons < 0:
             if reasons != -errno.EINTR:
                 raise OSError(-reasons, os.strerror(-reasons))
-            return [], due
-        return self._leave(reasons, due)
+            reasons = self._turn.reasons = 0
+        return self._leave(reasons)
 
-    def step(self, events: Events, due: float) -> tuple[Events, float]:
+    def step(self, events: Events) -> tuple[Events, float]:
         """Take one turn with these events, which were waited for elsewhere; as `wait`."""
-        self._enter(due)
+        self._enter()
         turn = self._turn
         for index, (fd, mask) in enumerate(events):
             turn.fds[index], turn.masks[index] = fd, mask
         turn.event_count = len(events)
-        return self._leave(lib.sn_turn_step(turn, self._streams.now()), due)
+        return self._leave(lib.sn_turn_step(turn, self._streams.now()))
 
-    def _enter(self, due: float) -> None:
+    def _enter(self) -> None:
         turn = self._turn
-        turn.timers_at = min(due, self._wire.filter_ends)
+        times = (self._host.next_time(), self._wire.next_time(), self._streams.retry_at, self._wire.filter_ends)
+        turn.timers_at = min(time for time in times if time is not None)
         peers, keys = self._wire.sorted_peers()
         if keys is not self._keys:
             self._keys, self._macs = keys, ffi.new("uint64_t[]", [int.from_bytes(peer.mac) for peer in peers])
@@ -128,11 +137,13 @@ class FastTurn:
     def _set_path(self) -> None:
         """Tell C what Python knows of the way of frames."""
         turn = self._turn
-        turn.path_epoch = self._host.address_changes + self._wire.path_changes
+        epoch = self._host.address_changes + self._wire.path_changes
+        if epoch != turn.path_epoch:
+            turn.path_epoch, turn.path_count = epoch, 0
         turn.link_full_at = self._host.tcp.link_full_at
         turn.identification = self._nic.identification
 
-    def _leave(self, reasons: int, due: float) -> tuple[Events, float]:
+    def _leave(self, reasons: int) -> tuple[Events, float]:
         """Have Python continue where C has stopped.
 
         Returns the events that are left, and when Python's next turn is.
@@ -140,6 +151,9 @@ class FastTurn:
         turn = self._turn
         self._wire.readable = turn.wire_readable
         self._nic.identification = turn.identification
+        self._host.tcp.link_full_at = turn.link_full_at
+        if reasons & lib.SN_TURN_WIRE and self._emulated is not None:
+            self._emulated.release_burst(self._streams.now())
         if reasons & lib.SN_TURN_UNSENT:
             self._send_rest()
         if reasons & lib.SN_TURN_FRAMES:
@@ -148,13 +162,12 @@ class FastTurn:
         if reasons & lib.SN_TURN_RUNS:
             self._nic.resume(self._wire.received.frames(turn.rx.found.frames), turn.run_count, turn.next_run)
             self._prepare_receiver(turn.rx.runs[turn.next_run])
-        while (port := lib.sn_turn_take_ready(turn)) != ffi.NULL:
-            stream, connection = self._stream(port)
-            self._prepare(stream, connection)
-            self._host.tcp.scheduler.adopt(connection)
-        due = min(due, self._handle_notes())
         events = [(turn.fds[index], turn.masks[index]) for index in range(turn.event_count)]
-        return events, AT_ONCE if reasons & _PYTHON_TURN else due
+        turn.event_count = 0
+        if self._handle_notes() or reasons & _PYTHON_TURN:
+            return events, AT_ONCE
+        times = (self._node.next_time(), turn.timers_at)
+        return events, min(time for time in times if time is not None)
 
     def _stream(self, port: Port) -> tuple[Stream, Connection]:
         stream = self._streams.table.streams[port.number]
@@ -192,11 +205,12 @@ class FastTurn:
         resolved = self._host.resolve(connection.peer[0], now)
         if resolved is None:
             return
-        if self._plain:
+        if self._direct:
             path = self._wire.direct_path(resolved[0])
             if path is None:
                 return
             _, port.peer_address, port.peer_port, _, port.gso = path
+            self._note_path(int.from_bytes(resolved[0]), path)
         port.destination, port.path_until = int.from_bytes(resolved[0]), resolved[1]
         port.path_epoch = self._turn.path_epoch
         codecs = agreed(connection, nic.codecs)
@@ -211,9 +225,19 @@ class FastTurn:
         if adaptive is not None:
             port.tag = -1  # Python measures it
 
-    def _handle_notes(self) -> float:
-        """Do what ports need of Python. Return when its next turn is."""
-        turn, due, scheduled = self._turn, math.inf, False
+    def _note_path(self, destination: int, path: UdpPath) -> None:
+        """Tell the emulated link's C where frames to a MAC address go."""
+        turn = self._turn
+        known = any(turn.paths[index].destination == destination for index in range(turn.path_count))
+        if not known and turn.path_count < lib.SN_TURN_PATHS:
+            new = turn.paths[turn.path_count]
+            new.destination = destination
+            _, new.address, new.port, _, new.gso = path
+            turn.path_count += 1
+
+    def _handle_notes(self) -> bool:
+        """Do what ports need of Python. Return whether it has to take a turn."""
+        turn, pending = self._turn, False
         while (port := lib.sn_turn_take_noted(turn)) != ffi.NULL:
             stream, connection = self._stream(port)
             notes, port.notes = port.notes, 0
@@ -221,18 +245,14 @@ class FastTurn:
                 connection.snd.buffer.zerocopy.drop_finished()
             if notes & lib.SN_PORT_SCHEDULE:
                 self._host.tcp.schedule(connection)
-                scheduled = True
             if notes & lib.SN_PORT_READ:
                 self._streams.pulling.add(stream)
             if notes & lib.SN_PORT_WRITABLE:
                 connection.on_writable()
             if notes & lib.SN_PORT_WRITE:
                 self._host.events.append(Readable(connection))
-            if notes & ~_SMALL_NOTES:
-                due = AT_ONCE
-        if scheduled and due > AT_ONCE:
-            due = self._node.next_time() or math.inf
-        return due
+            pending = pending or bool(notes & ~_SMALL_NOTES)
+        return pending
 
     # Steps of Python's turns
 
@@ -247,7 +267,7 @@ class FastTurn:
     def output(self, now: float) -> None:
         """Have C send what flows have to send, as far as it can; the rest is left to `Node.send`."""
         turn, scheduler = self._turn, self._host.tcp.scheduler
-        if self._node.is_captured or (self._plain and self._wire.is_waiting):
+        if self._node.is_captured or (self._direct and self._wire.is_waiting):
             self._return_ready()
             return
         self._take_ready()
@@ -256,6 +276,8 @@ class FastTurn:
             reasons = lib.sn_turn_output(turn, space, now)
             if reasons & lib.SN_TURN_CUT:
                 self._node.link.send(self._segmenter.copy(0), now)
+            if turn.reasons & lib.SN_TURN_WIRE and self._emulated is not None:
+                self._emulated.release_burst(now)
             if reasons & lib.SN_TURN_UNSENT:
                 self._send_rest()
                 break
@@ -302,6 +324,8 @@ class FastTurn:
                 stream.keep_received()
         pulling = self._streams.pulling
         ours = [stream for stream in pulling if stream.in_table]
+        if self._host.wants_output():
+            self._take_ready()  # the link is full
         if len(ours) < len(pulling) or self._host.events:
             return
         pulling.clear()

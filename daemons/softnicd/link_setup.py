@@ -9,7 +9,6 @@ from typing import Protocol
 
 from softnic import codecs
 from softnic.ipc import control
-from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.rate_limited_log import Log
 from softnic.link.udp import EncryptionSettings, VxlanLink
@@ -51,10 +50,10 @@ def random_source(seed: int | None) -> random.Random:
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
-def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> Link:
-    """The wire behind the configured link emulation, if there is any."""
+def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> EmulatedLink | None:
+    """The configured link emulation in front of the wire; None: there is none."""
     spec = config.emulation_spec
-    return wire if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
+    return None if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
 
 
 def drain(drainable: Drainable) -> None:

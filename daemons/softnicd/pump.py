@@ -49,7 +49,8 @@ class Pump(ABC):
         self._wire = open_wire(config, self.event_log.record)
         self._wire_fd = self._wire.fileno()
         self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
-        self._link = CapturedLink(emulated(config, self._wire, self._random), self.capture)
+        self._emulated = emulated(config, self._wire, self._random)
+        self._link = CapturedLink(self._emulated or self._wire, self.capture)
         self.server: ControlServer
 
     def _serve(

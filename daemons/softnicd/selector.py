@@ -34,8 +34,8 @@ class QuickTurns(Protocol):
     def can_run(self) -> bool:
         """Whether nothing waits for Python."""
 
-    def wait(self, until: float, due: float) -> tuple[list[tuple[int, int]], float]:
-        """Waits for events and takes turns until `until` or `due`. Returns the events that are left, and `due`."""
+    def wait(self, until: float) -> tuple[list[tuple[int, int]], float]:
+        """Waits for events and takes turns. Returns the events that are left, and when `turn` is due."""
 
 
 class Selector(selectors.EpollSelector):
@@ -90,7 +90,7 @@ class Selector(selectors.EpollSelector):
         """Waits for events, at most `timeout` and until the next turn is due. Raises OSError."""
         wait = NEVER if timeout is None else max(0.0, timeout)
         if self.fast_turn is not None and self.due > AT_ONCE and self.fast_turn.can_run:
-            events, self.due = self.fast_turn.wait(time.monotonic() + wait, self.due)
+            events, self.due = self.fast_turn.wait(time.monotonic() + wait)
             return events
         if self.due != NEVER:
             wait = min(wait, max(0.0, self.due - time.monotonic())) if self.due > AT_ONCE else 0.0

@@ -300,6 +300,15 @@ class EmulatedLink:
         return Frames(data, offsets, lengths, self._c.packet_id, size)
 
     @property
+    def ring(self) -> Any:
+        """The `sn_emulated_link`, whose C may do all that this link does; None: random numbers are drawn here."""
+        return None if self._is_random else self._c
+
+    def release_burst(self, now: float) -> None:
+        """Send what is left of a burst that has begun."""
+        self._release_line(lib.sn_emulated_burst_end(self._c, now), now)
+
+    @property
     def in_transit(self) -> bool:
         """Return whether any frame is in flight."""
         return bool(self._c.first != self._c.end or self._late)

@@ -330,6 +330,11 @@ class VxlanLink:
         return self._forwarding.sorted_peers()
 
     @property
+    def encrypts(self) -> bool:
+        """Whether frames are encrypted."""
+        return self._channel is not None
+
+    @property
     def is_waiting(self) -> bool:
         """Whether frames wait for the socket."""
         return bool(self._waiting)

@@ -77,7 +77,7 @@ def fast_turn_of(daemon: Daemon) -> FastTurn | None:
 def cut_only(daemon: Daemon) -> None:
     """Have C cut segments, and Python send them through the link."""
     assert daemon._fast is not None
-    daemon._fast._plain = False
+    daemon._fast._direct = False
     daemon._fast._turn.cuts_only = True
 
 
