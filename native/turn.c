@@ -97,24 +97,40 @@ static double clock_now(void)
     return (double)(now.tv_sec * INT64_C(1000000000) + now.tv_nsec) / 1e9;
 }
 
+/* Waits for events until `limit`; polls for them until `poll_until` without sleeping. Returns their number, or -errno. */
+static int wait_for_events(sn_turn *t, double limit, double poll_until)
+{
+    int64_t wait = -1;
+    if (t->first_pulled)
+        wait = 0;
+    else if (poll_until > 0) {
+        const double stop = fmin(limit, poll_until);
+        do {
+            const int found = sn_epoll_wait(t->epoll, 0, t->fds, t->masks, SN_TURN_EVENTS_MOST);
+            if (found)
+                return found;
+        } while (clock_now() < stop);
+    }
+    if (wait && limit != INFINITY) {
+        const double seconds = limit - clock_now();
+        wait = seconds > 0 ? (int64_t)ceil(seconds * 1e9) : 0;
+    }
+    return sn_epoll_wait(t->epoll, wait, t->fds, t->masks, SN_TURN_EVENTS_MOST);
+}
+
 int64_t sn_turn_run(sn_turn *t, double until)
 {
+    double poll_until = 0;
     for (;;) {
         double limit = until < t->timers_at ? until : t->timers_at;
         if (t->emulated)
             limit = fmin(limit, sn_emulated_next_time(t->emulated, INFINITY));
-        int64_t wait = -1;
-        if (t->first_pulled)
-            wait = 0;
-        else if (limit != INFINITY) {
-            const double seconds = limit - clock_now();
-            wait = seconds > 0 ? (int64_t)ceil(seconds * 1e9) : 0;
-        }
-        const int found = sn_epoll_wait(t->epoll, wait, t->fds, t->masks, SN_TURN_EVENTS_MOST);
+        const int found = wait_for_events(t, limit, poll_until);
         if (found < 0)
             return found;
         t->event_count = (uint32_t)found;
         const double now = clock_now();
+        poll_until = found && t->poll_s > 0 ? now + t->poll_s : 0;
         if (sn_turn_step(t, now))
             return t->reasons;
         if (now >= until)

@@ -115,6 +115,7 @@ typedef struct {
     int64_t path_epoch; /* changes with MAC addresses and endpoints of peers */
     double link_full_at;
     double timers_at;
+    double poll_s; /* after a turn with events, the sockets are polled for this time before the process sleeps */
     bool wire_readable;
     bool cuts_only; /* frames are sent by Python, through a link */
     uint16_t identification;

@@ -48,7 +48,7 @@ class FastTurn:
     """The turns of one NIC. `wire` is its link, `epoll` the file descriptor that reports events."""
 
     def __init__(
-        self, node: Node, wire: VxlanLink, emulated: EmulatedLink | None, streams: StreamPump, epoll: int
+        self, node: Node, wire: VxlanLink, emulated: EmulatedLink | None, streams: StreamPump, epoll: int, poll_s: float
     ) -> None:
         ring = None if emulated is None else emulated.ring
         self._emulated = emulated
@@ -61,6 +61,7 @@ class FastTurn:
         wire.lend(turn)
         self._nic.rx.lend(turn.rx)
         turn.epoll, turn.ip, turn.mtu = epoll, self._nic.ip, wire.mtu
+        turn.poll_s = poll_s
         turn.mac = list(self._nic.mac)
         turn.offloads = self._nic.offloads.bitmap
         turn.cuts_only = not self._direct

@@ -28,6 +28,14 @@ def test_defaults() -> None:
     assert (config.vni, config.mtu, config.mode, config.seed) == (1, 1500, "fill", None)
 
 
+def test_a_time_to_poll() -> None:
+    assert configured(*MINIMAL).poll_s == 0
+    assert configured(*MINIMAL, "--poll", "20us").poll_s == pytest.approx(20e-6)
+    assert configured(*MINIMAL, "--poll", "off").poll_s == 0
+    with pytest.raises(ConfigError, match="poll: 'soon'"):
+        configured(*MINIMAL, "--poll", "soon")
+
+
 def test_file_and_flags_are_equivalent_and_flags_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text(
