@@ -58,7 +58,7 @@ typedef struct sn_port {
 
 enum {
     SN_PORT_READ = 1,     /* its bytes have to be read by Python: the application's end, an error, no memory */
-    SN_PORT_WRITE = 2,    /* it cannot be written to any more */
+    SN_PORT_WRITE = 2,    /* Python has to write: there was an error, or the peer's end follows */
     SN_PORT_WRITABLE = 4, /* a writer waits for space, and the buffer may grow */
     SN_PORT_SCHEDULE = 8, /* as SN_SCHEDULE */
     SN_PORT_RUNS = 16     /* as SN_RUNS */

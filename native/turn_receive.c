@@ -34,10 +34,10 @@ static void consume(sn_turn *t, sn_port *port, int64_t count)
 void sn_turn_push(sn_turn *t, sn_port *port)
 {
     int64_t count = sn_port_push(port);
-    if (count < 0)
-        sn_turn_note(t, port, SN_PORT_WRITE);
-    else
+    if (count >= 0)
         consume(t, port, count);
+    if (count < 0 || (port->first == NULL && port->flow->receive.eof))
+        sn_turn_note(t, port, SN_PORT_WRITE); /* an error, or the peer's end, which Python passes on */
     set_blocked(t, port, port->first != NULL);
 }
 

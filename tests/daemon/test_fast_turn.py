@@ -274,6 +274,23 @@ def test_an_application_that_closes_its_end_ends_the_stream(pairs: Callable[...,
     assert len(two[0].read[1]) == 100_000
 
 
+def test_a_slow_reader_sees_the_end_behind_the_last_byte(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:
+    two = pairs()
+    for pair in two:
+        for _ in range(20):
+            pair.write(0, bytes(100_000))
+            pair.turn()
+        pair.ends[1].shutdown(socket.SHUT_WR)
+        pair.turn(20)
+    assert two[0].states()[1]["rcv.eof"]
+    for pair in two:
+        for _ in range(200):
+            pair.receive(1, 1 << 20)
+            pair.turn()
+        assert pair.ends[2].recv(1) == b""
+    assert len(two[0].read[1]) == len(two[1].read[1]) > 500_000
+
+
 def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:
     two = pairs()
     for pair in two:
