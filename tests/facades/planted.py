@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from softnic.collectives.steps import ReduceRecv
+from softnic.packet.segment import Tag
 from softnic.tcp import timers
 from softnic.tcp.budget import Budget
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.rcv import ReceiveState
-from softnic.tcp.send_buffer import SendBuffer, TagRange
+from softnic.tcp.send_buffer import SendBuffer
 from softnic.tcp.stack import TcpStack
 
 
@@ -40,15 +41,13 @@ def alter_received_bytes(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tagged ranges be cut at any byte."""
-    extent, reach = SendBuffer.extent, SendBuffer.reach
+    tag = SendBuffer.tag
 
-    def any_extent(self: SendBuffer, position: int, flush: bool) -> tuple[TagRange, int, bool]:
-        tag_range, end, closed = extent(self, position, True)
-        return tag_range, end, closed and (flush or end < self.end)
+    def plain(self: SendBuffer, given: Tag, position: int, words: bool) -> None:
+        del words
+        tag(self, given, position, False)
 
-    monkeypatch.setenv("SOFTNIC_FAST_PATH", "0")
-    monkeypatch.setattr(SendBuffer, "extent", any_extent)
-    monkeypatch.setattr(SendBuffer, "reach", lambda self, position, limit, _: reach(self, position, limit, True))
+    monkeypatch.setattr(SendBuffer, "tag", plain)
 
 
 def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
