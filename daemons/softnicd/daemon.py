@@ -55,7 +55,10 @@ class Daemon(Pump):
         self.offloaded = self.streams.offloaded
         self._fast: FastTurn | None = None
         if isinstance(self._wire, VxlanLink) and self.host.tcp.config.fast_path:
-            self._fast = FastTurn(self.node, self._wire, self._emulated, self.streams, selector.fileno(), config.poll_s)
+            link = (self._wire, self._emulated)
+            self._fast = FastTurn(
+                self.node, *link, self.streams, self.event_log, epoll=selector.fileno(), poll_s=config.poll_s
+            )
             selector.fast_turn = self._fast
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)

@@ -23,6 +23,7 @@ from softnic.nic.node import Node
 from softnic.nic.offload import PLAIN
 from softnic.nic.segmenter import Segmenter
 from softnic.tcp.connection import Connection, Readable
+from softnicd.event_log import EventLog
 from softnicd.selector import AT_ONCE
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Stream
@@ -48,10 +49,17 @@ class FastTurn:
     """The turns of one NIC. `wire` is its link, `epoll` the file descriptor that reports events."""
 
     def __init__(
-        self, node: Node, wire: VxlanLink, emulated: EmulatedLink | None, streams: StreamPump, epoll: int, poll_s: float
+        self,
+        node: Node,
+        wire: VxlanLink,
+        emulated: EmulatedLink | None,
+        streams: StreamPump,
+        event_log: EventLog,
+        epoll: int,
+        poll_s: float,
     ) -> None:
         ring = None if emulated is None else emulated.ring
-        self._emulated = emulated
+        self._emulated, self._event_log = emulated, event_log
         self._direct = not wire.encrypts and (emulated is None or ring is not None)
         """C itself sends the frames of segments."""
         self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
@@ -147,8 +155,21 @@ class FastTurn:
     def _leave(self, reasons: int) -> tuple[Events, float]:
         """Have Python continue where C has stopped.
 
-        Returns the events that are left, and when Python's next turn is.
+        Returns the events that are left, and when Python's next turn is. Never raises.
         """
+        turn = self._turn
+        events = [(turn.fds[index], turn.masks[index]) for index in range(turn.event_count)]
+        turn.event_count = 0
+        try:
+            return events, self._continue(reasons)
+        except MemoryError:
+            self._event_log.exhausted("out of memory: the turn is retried")
+        except Exception:
+            self._event_log.internal_error("internal error between two turns")
+        return events, AT_ONCE
+
+    def _continue(self, reasons: int) -> float:
+        """Take over what C has left. Returns when Python's next turn is."""
         turn = self._turn
         self._wire.readable = turn.wire_readable
         self._nic.identification = turn.identification
@@ -163,12 +184,10 @@ class FastTurn:
         if reasons & lib.SN_TURN_RUNS:
             self._nic.resume(self._wire.received.frames(turn.rx.found.frames), turn.run_count, turn.next_run)
             self._prepare_receiver(turn.rx.runs[turn.next_run])
-        events = [(turn.fds[index], turn.masks[index]) for index in range(turn.event_count)]
-        turn.event_count = 0
         if self._handle_notes() or reasons & _PYTHON_TURN:
-            return events, AT_ONCE
+            return AT_ONCE
         times = (self._node.next_time(), turn.timers_at)
-        return events, min(time for time in times if time is not None)
+        return min(time for time in times if time is not None)
 
     def _stream(self, port: Port) -> tuple[Stream, Connection]:
         stream = self._streams.table.streams[port.number]

@@ -19,6 +19,7 @@ from tests.facades.daemon import (
     Config,
     Daemon,
     Selector,
+    break_continuation,
     cut_only,
     fast_turn_of,
     poller_of,
@@ -302,6 +303,23 @@ def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[..., tuple[
         with contextlib.suppress(ConnectionError):
             pair.write(0, bytes(1000))
     both(two, WiredNics.turn, 10)
+
+
+def test_an_error_between_two_turns_ends_nothing(
+    pairs: Callable[..., tuple[WiredNics, WiredNics]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = pairs()[0]
+    with monkeypatch.context() as broken:
+        break_continuation(broken)
+        for _ in range(5):
+            pair.write(0, bytes(50_000))
+            pair.turn(2)
+            pair.receive(1, 1 << 20)
+    for _ in range(20):
+        pair.turn(2)
+        pair.receive(1, 1 << 20)
+    assert len(pair.read[1]) == 250_000
+    assert sum(pair.daemons[index].counters()["failures"] for index in range(2)) > 0
 
 
 def test_strangers_and_malformed_datagrams_are_counted(pairs: Callable[..., tuple[WiredNics, WiredNics]]) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
+import pytest
+
 from softnic.ipc import control
 from softnicd import pump
 from softnicd.__main__ import main
@@ -40,6 +42,7 @@ __all__ = [
     "Settings",
     "StallWatchdog",
     "Stream",
+    "break_continuation",
     "cut_only",
     "fast_turn_of",
     "forget_ended_streams",
@@ -72,6 +75,15 @@ def wire_of(daemon: Daemon) -> object:
 def fast_turn_of(daemon: Daemon) -> FastTurn | None:
     """Return the turns in C of a daemon, if it has them."""
     return daemon._fast
+
+
+def break_continuation(patch: pytest.MonkeyPatch) -> None:
+    """Have every return from a turn in C fail."""
+
+    def fail(_turn: FastTurn, reasons: int) -> float:
+        raise RuntimeError(f"planted, after {reasons}")
+
+    patch.setattr(FastTurn, "_continue", fail)
 
 
 def cut_only(daemon: Daemon) -> None:
