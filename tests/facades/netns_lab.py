@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from softnic.cluster.netns_lab.cable import Cable, bad_cable
-from softnic.cluster.netns_lab.host import NIC_MTU, RUN_S, WIRE_PORT, NetnsHost, join, missing
+from softnic.cluster.netns_lab.host import NIC_MTU, RUN_S, WIRE_PORT, HostError, NetnsHost, join, missing
 
-__all__ = ["NIC_MTU", "RUN_S", "WIRE_PORT", "Cable", "NetnsHost", "bad_cable", "join", "missing"]
+__all__ = ["NIC_MTU", "RUN_S", "WIRE_PORT", "Cable", "HostError", "NetnsHost", "bad_cable", "join", "missing"]
