@@ -51,8 +51,7 @@ enum {
     SN_SCHEDULE = 8, /* a deadline is earlier than the time at which the timers are checked */
     SN_WAKE = 16,    /* there may be something to send */
     SN_DATA = 32,    /* send a segment with data, then call sn_flow_sent */
-    SN_ACK = 64,     /* send an empty segment, and count it */
-    SN_RUNS = 128    /* memory of zero-copy sends is no longer needed */
+    SN_ACK = 64      /* send an empty segment, and count it */
 };
 
 /* A segment to send. */

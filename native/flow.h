@@ -21,6 +21,7 @@ typedef double sn_maybe_number;    /* NaN: None */
 
 typedef struct {
     bool established; /* ESTABLISHED: both directions are open */
+    bool writable;    /* this direction is not closed */
     bool use_sack;
     bool use_timestamps;
     bool ack_pending;

@@ -262,13 +262,10 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     c->frames_received += s->frames;
     sn_flow_heard(flow, position, s->has_timestamps ? (int64_t)s->ts_value : -1, now);
     if (ack > snd->snd_una) {
-        int64_t finished = flow->send_buffer.runs_finished;
         if (acknowledge(flow, ack, now))
             left |= SN_SCHEDULE;
         if (c->wants_space)
             left |= SN_WRITABLE;
-        if (flow->send_buffer.runs_finished != finished)
-            left |= SN_RUNS;
     }
     sn_send_update_window(snd, position, ack, s->window, true);
     if (s->length) {

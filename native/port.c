@@ -158,3 +158,21 @@ sn_chunk *sn_port_take(sn_port *port)
     }
     return chunk;
 }
+
+void sn_port_read(sn_port *port, uint8_t *out, int64_t size)
+{
+    while (size > 0) {
+        const sn_chunk *chunk = port->first;
+        const int64_t there = chunk->end - chunk->start, count = there < size ? there : size;
+        memcpy(out, chunk->data + chunk->start, (size_t)count);
+        sn_port_drop(port, count);
+        out += count;
+        size -= count;
+    }
+}
+
+void sn_port_clear(sn_port *port)
+{
+    while (port->first)
+        sn_chunk_free(sn_port_take(port));
+}

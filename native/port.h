@@ -46,6 +46,7 @@ typedef struct sn_port {
     int64_t parameter;
     bool in_table;
     sn_flow *flow;
+    struct sn_step_queue *steps; /* of collectives, which read the bytes instead of an application; NULL: none */
     sn_chunk *first; /* received bytes, in order */
     sn_chunk *last;
     struct sn_port *next_ready;
@@ -60,8 +61,7 @@ enum {
     SN_PORT_READ = 1,     /* its bytes have to be read by Python: the application's end, an error, no memory */
     SN_PORT_WRITE = 2,    /* Python has to write: there was an error, or the peer's end follows */
     SN_PORT_WRITABLE = 4, /* a writer waits for space, and the buffer may grow */
-    SN_PORT_SCHEDULE = 8, /* as SN_SCHEDULE */
-    SN_PORT_RUNS = 16     /* as SN_RUNS */
+    SN_PORT_SCHEDULE = 8  /* as SN_SCHEDULE */
 };
 
 /* C only */
@@ -86,6 +86,12 @@ void sn_port_drop(sn_port *port, int64_t count);
 /* Counts bytes that the application has. Returns whether the window has opened by enough to tell the peer. */
 bool sn_port_consume(sn_port *port, int64_t count);
 /* all */
+
+/* Copies the first `size` kept bytes, and removes them. */
+void sn_port_read(sn_port *port, uint8_t *out, int64_t size);
+
+/* Frees what is kept. */
+void sn_port_clear(sn_port *port);
 
 /* A chunk for `size` bytes or more; NULL: there is no memory. */
 sn_chunk *sn_chunk_new(uint32_t size);

@@ -58,3 +58,41 @@ int sn_narrow(int type, const uint8_t *floats, size_t count, uint8_t *halves)
     in_use()->narrow[type](floats, count, halves);
     return 0;
 }
+
+static void divide_float32(uint8_t *elements, size_t count, float divisor)
+{
+    for (size_t i = 0; i < count; i++) {
+        float value;
+        memcpy(&value, elements + i * sizeof value, sizeof value);
+        value /= divisor;
+        memcpy(elements + i * sizeof value, &value, sizeof value);
+    }
+}
+
+static void divide_float64(uint8_t *elements, size_t count, double divisor)
+{
+    for (size_t i = 0; i < count; i++) {
+        double value;
+        memcpy(&value, elements + i * sizeof value, sizeof value);
+        value /= divisor;
+        memcpy(elements + i * sizeof value, &value, sizeof value);
+    }
+}
+
+int sn_divide(int type, uint8_t *elements, size_t count, uint32_t divisor)
+{
+    uint8_t floats[4 * PART];
+    if (type == SN_FLOAT32)
+        divide_float32(elements, count, (float)divisor);
+    else if (type == SN_FLOAT64)
+        divide_float64(elements, count, divisor);
+    else if (!is_half(type))
+        return -1;
+    for (size_t part; is_half(type) && count; elements += 2 * part, count -= part) {
+        part = count < PART ? count : PART;
+        in_use()->widen[type](elements, part, floats);
+        divide_float32(floats, part, (float)divisor);
+        in_use()->narrow[type](floats, part, elements);
+    }
+    return 0;
+}

@@ -31,6 +31,9 @@ size_t sn_type_size(int type);
    an unknown operation or type; nothing is written then. */
 int sn_reduce(int operation, int type, const uint8_t *left, const uint8_t *right, size_t count, uint8_t *out);
 
+/* Divides floats in place. Returns 0, or -1 for another type; nothing is written then. */
+int sn_divide(int type, uint8_t *elements, size_t count, uint32_t divisor);
+
 /* Convert 16-bit floats to float32, and float32 to 16-bit floats, rounding half to even; numbers too large become
    infinity, NaNs quiet. The buffers must not overlap. Return 0, or -1 for another type; nothing is written then. */
 int sn_widen(int type, const uint8_t *halves, size_t count, uint8_t *floats);

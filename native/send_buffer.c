@@ -1,6 +1,7 @@
 /* Tags, cuts and runs of a send buffer: softnic/tcp/send_buffer.py and zerocopy.py say what the operations mean. */
 #include "send_buffer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "array.h"
@@ -160,21 +161,25 @@ int64_t sn_send_buffer_space(sn_send_buffer *b)
     return smaller(left, b->memory_size - (b->end - b->origin));
 }
 
+static void count_completed(sn_send_buffer *b, int64_t size)
+{
+    b->outstanding -= size;
+    b->completed_bytes += size;
+}
+
 static void release_runs(sn_send_buffer *b, int64_t position)
 {
     while (b->runs_count > 0 && run_at(b, 0)->start < position) {
         sn_send_run *run = run_at(b, 0);
         int64_t upto = smaller(position, run->end), size = upto - run->start;
-        if (run->external) {
-            b->outstanding -= size;
-            b->completed_bytes += size;
-        }
+        if (run->copy == NULL)
+            count_completed(b, size);
         run->data += size;
         run->start = upto;
         if (upto == run->end) {
+            free(run->copy);
             b->runs_first++;
             b->runs_count--;
-            b->runs_finished++;
         }
     }
 }
@@ -199,24 +204,57 @@ const uint8_t *sn_send_buffer_data(const sn_send_buffer *b, int64_t position)
     return run->data + (position - run->start);
 }
 
-int sn_send_buffer_add_run(sn_send_buffer *b, int64_t start, const uint8_t *data, int64_t size, bool external,
-                           bool joins)
+/* Whether zero-copy bytes at `data` continue the last run. */
+static bool joins(const sn_send_buffer *b, const uint8_t *data, uint64_t owner)
 {
-    if (joins) {
-        run_at(b, b->runs_count - 1)->end += size;
-    } else {
-        sn_send_run *runs =
-            sn_array_reserve(b->runs, sizeof *runs, &b->runs_first, b->runs_count, &b->runs_capacity, 1);
-        if (runs == NULL)
+    if (b->runs_count == 0)
+        return false;
+    const sn_send_run *last = run_at(b, b->runs_count - 1);
+    return last->copy == NULL && last->owner == owner && last->end == b->end &&
+           last->data + (last->end - last->start) == data;
+}
+
+int sn_send_buffer_send_zerocopy(sn_send_buffer *b, const uint8_t *data, int64_t size, uint64_t owner)
+{
+    const int64_t own = larger(b->start, b->zerocopy_end), copied = b->end - own;
+    uint8_t *copy = NULL;
+    sn_send_run *runs = sn_array_reserve(b->runs, sizeof *runs, &b->runs_first, b->runs_count, &b->runs_capacity, 2);
+    if (runs == NULL)
+        return -1;
+    b->runs = runs;
+    if (copied) { /* the buffer's own bytes become a run: its memory is for what is written behind the new one */
+        copy = malloc((size_t)copied);
+        if (copy == NULL)
             return -1;
-        b->runs = runs;
-        *run_at(b, b->runs_count) =
-            (sn_send_run){.start = start, .end = start + size, .data = data, .external = external};
-        b->runs_count++;
+        memcpy(copy, (uint8_t *)(uintptr_t)b->memory_address + (own - b->origin), (size_t)copied);
+        *run_at(b, b->runs_count++) = (sn_send_run){.start = own, .end = b->end, .data = copy, .copy = copy};
     }
-    if (external)
-        b->outstanding += size;
-    b->zerocopy_end = start + size;
+    if (joins(b, data, owner))
+        run_at(b, b->runs_count - 1)->end += size;
+    else
+        *run_at(b, b->runs_count++) =
+            (sn_send_run){.start = b->end, .end = b->end + size, .data = data, .owner = owner};
+    b->outstanding += size;
+    b->end += size;
+    b->zerocopy_end = b->origin = b->end;
+    return 0;
+}
+
+int sn_send_buffer_copy_out(sn_send_buffer *b, int64_t count)
+{
+    for (int64_t index = 0; index < b->runs_count && count > 0; index++) {
+        sn_send_run *run = run_at(b, index);
+        const int64_t size = run->end - run->start;
+        if (run->copy)
+            continue;
+        run->copy = malloc((size_t)size);
+        if (run->copy == NULL)
+            return -1;
+        run->data = memcpy(run->copy, run->data, (size_t)size);
+        count_completed(b, size);
+        b->copied_out += size;
+        count -= size;
+    }
     return 0;
 }
 
@@ -230,7 +268,8 @@ sn_send_run *sn_send_buffer_run_at(const sn_send_buffer *b, int64_t position)
 
 void sn_send_buffer_clear_runs(sn_send_buffer *b)
 {
-    b->runs_finished += b->runs_count;
+    for (int64_t index = 0; index < b->runs_count; index++)
+        free(run_at(b, index)->copy);
     b->runs_first = b->runs_count = 0;
     b->outstanding = 0;
 }

@@ -23,7 +23,8 @@ typedef struct {
     int64_t start;
     int64_t end;
     const uint8_t *data;
-    bool external; /* the writer's memory, counted until it is acknowledged */
+    uint64_t owner; /* of the memory: a run has one */
+    uint8_t *copy; /* where `data` begins if it belongs to the buffer; NULL: it is the writer's (zero-copy) */
 } sn_send_run;
 
 /* FIELDS */
@@ -39,7 +40,7 @@ typedef struct {
     int64_t zerocopy_end;
     int64_t outstanding;
     int64_t completed_bytes;
-    int64_t runs_finished;
+    int64_t copied_out;
     int64_t runs_first;
     int64_t runs_count;
     int64_t runs_capacity;
@@ -78,9 +79,12 @@ bool sn_send_buffer_has_room(const sn_send_buffer *buffer);
 /* Where the byte at `position` lies. */
 const uint8_t *sn_send_buffer_data(const sn_send_buffer *buffer, int64_t position);
 
-/* Appends a run of `size` bytes that begins at `start`, as far as it does not continue the last one (`joins`). */
-int sn_send_buffer_add_run(sn_send_buffer *buffer, int64_t start, const uint8_t *data, int64_t size, bool external,
-                           bool joins);
+/* Appends bytes that stay where they are, in memory of `owner`. They must neither change nor vanish until `completed_bytes` has counted them,
+   and must be as many as `sn_send_buffer_zerocopy_len` allows. */
+int sn_send_buffer_send_zerocopy(sn_send_buffer *buffer, const uint8_t *data, int64_t size, uint64_t owner);
+
+/* Copies the first `count` zero-copy bytes that are not acknowledged, or more, so that the writer has its memory back. */
+int sn_send_buffer_copy_out(sn_send_buffer *buffer, int64_t count);
 
 /* The run with this position, or NULL. */
 sn_send_run *sn_send_buffer_run_at(const sn_send_buffer *buffer, int64_t position);

@@ -85,7 +85,10 @@ uint32_t sn_turn_step(sn_turn *t, double now)
     sn_turn_receive_all(t, now);
     if (now >= t->timers_at)
         t->reasons |= SN_TURN_TIMERS;
-    if (!(t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS)))
+    if (t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS))
+        return t->reasons;
+    sn_turn_advance_engines(t);
+    if (!(t->reasons & SN_TURN_ENGINE))
         send(t, now);
     return t->reasons;
 }

@@ -1,5 +1,5 @@
 /* A turn of a NIC in one call: what its sockets have is read, checked, processed and passed on, and the answers are sent.
-   It covers streams of applications on their fast path (fast_path.h) over an unencrypted wire. Whatever else comes up
+   It covers streams of applications and of collectives on their fast path (fast_path.h) over an unencrypted wire. Whatever else comes up
    ends the call, and Python continues the turn (daemons/softnicd/fast_turn.py): before it, everything is done, behind it
    nothing has begun. */
 #ifndef SOFTNIC_TURN_H
@@ -10,6 +10,7 @@
 
 #include "batch_io.h"
 #include "emulated_link.h"
+#include "engine.h"
 #include "fast_path.h"
 #include "frames.h"
 #include "packets.h"
@@ -27,7 +28,8 @@ enum {
     SN_TURN_NOTES = 64,  /* ports have notes */
     SN_TURN_UNTIL = 128, /* the time that was given has come */
     SN_TURN_CUT = 256,   /* a segment was cut for a link that only Python knows */
-    SN_TURN_WIRE = 512   /* the emulated link cannot pass frames to the kernel */
+    SN_TURN_WIRE = 512,  /* the emulated link cannot pass frames to the kernel */
+    SN_TURN_ENGINE = 1024 /* a collective is complete, or Python has to go on with it */
 };
 
 /* Limit of the events of one wait. */
@@ -140,6 +142,7 @@ typedef struct {
     uint32_t table_size; /* a power of two, or 0 */
     uint32_t table_used;
     sn_chunk *spare;
+    sn_engine *engines;
     sn_output output;
 } sn_turn;
 
@@ -147,6 +150,10 @@ typedef struct {
    which is Python's from then on. */
 int sn_turn_add(sn_turn *turn, sn_port *port, sn_flow *flow);
 bool sn_turn_remove(sn_turn *turn, sn_port *port);
+
+/* Adds collectives, all of whose queues have ports of the turn, or removes them. */
+void sn_turn_add_engine(sn_turn *turn, sn_engine *engine);
+void sn_turn_remove_engine(sn_turn *turn, sn_engine *engine);
 
 /* Has a port's bytes read, or its flow served, in the next call. */
 void sn_turn_pull(sn_turn *turn, sn_port *port);

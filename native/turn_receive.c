@@ -22,8 +22,7 @@ static void set_blocked(sn_turn *t, sn_port *port, bool blocked)
     }
 }
 
-/* Counts what an application took, and asks for a window update if it is due. */
-static void consume(sn_turn *t, sn_port *port, int64_t count)
+void sn_turn_consume(sn_turn *t, sn_port *port, int64_t count)
 {
     if (count > 0 && sn_port_consume(port, count)) {
         port->flow->connection.ack_pending = true;
@@ -33,9 +32,11 @@ static void consume(sn_turn *t, sn_port *port, int64_t count)
 
 void sn_turn_push(sn_turn *t, sn_port *port)
 {
+    if (port->offloaded)
+        return;
     int64_t count = sn_port_push(port);
     if (count >= 0)
-        consume(t, port, count);
+        sn_turn_consume(t, port, count);
     if (count < 0 || (port->first == NULL && port->flow->receive.eof))
         sn_turn_note(t, port, SN_PORT_WRITE); /* an error, or the peer's end, which Python passes on */
     set_blocked(t, port, port->first != NULL);
@@ -57,17 +58,15 @@ static sn_chunk *space_for(sn_turn *t, const sn_port *port, uint32_t size)
     return t->spare;
 }
 
-/* Reads or decodes the payload of a run to the end of `chunk`, which is not moved. Returns false if it is malformed. */
-static bool restore(sn_turn *t, const sn_port *port, const sn_run *run, sn_chunk *chunk, uint32_t *raw)
+/* Reads or decodes the payload of a run, `length` bytes. Returns false if it is malformed. */
+static bool restore(sn_turn *t, const sn_port *port, const sn_run *run, uint8_t *out, uint32_t length, uint32_t *raw)
 {
     const sn_payload_ref *first = t->rx.payloads + run->first;
-    uint8_t *out = chunk->data + chunk->end;
-    size_t capacity = chunk->size - chunk->end;
-    if (!sn_turn_is_tagged(t, run->tos))
-        return sn_gather(t->rx.data, t->rx.size, first, run->count, out, capacity) == run->payload_bytes;
     uint64_t restored;
-    return sn_decode_payloads(t->rx.data, t->rx.size, first, run->count, (uint32_t)port->peer_codecs, out,
-                              run->original_bytes, &restored, raw) == run->count;
+    if (!sn_turn_is_tagged(t, run->tos))
+        return sn_gather(t->rx.data, t->rx.size, first, run->count, out, length) == length;
+    return sn_decode_payloads(t->rx.data, t->rx.size, first, run->count, (uint32_t)port->peer_codecs, out, length,
+                              &restored, raw) == run->count;
 }
 
 /* Writes the payload of a run from where it arrived. Returns how many bytes the application took, or -1. */
@@ -93,29 +92,70 @@ static int64_t write_run(const sn_turn *t, const sn_port *port, const sn_run *ru
     return total;
 }
 
-/* Passes the payload of a run on. `chunk` holds it if it was decoded, else there is space for it. */
-static void deliver(sn_turn *t, sn_port *port, const sn_run *run, sn_chunk *chunk, uint32_t length)
+/* Where the payload of a run goes. */
+typedef struct {
+    uint8_t *data;
+    sn_chunk *chunk; /* that contains `data`; NULL: the steps of a collective wait for it there */
+    uint32_t length;
+    bool restored;
+} sn_place;
+
+/* Finds the place of a run's payload. Returns false if there is no memory. */
+static bool find_place(sn_turn *t, const sn_port *port, uint32_t length, sn_place *place)
 {
-    const bool decoded = sn_turn_is_tagged(t, run->tos), waits = port->first != NULL;
+    *place = (sn_place){.length = length};
+    if (port->steps && port->first == NULL && (place->data = sn_step_queue_place(port->steps, length)) != NULL)
+        return true;
+    place->chunk = space_for(t, port, length);
+    if (place->chunk)
+        place->data = place->chunk->data + place->chunk->end;
+    return place->chunk != NULL;
+}
+
+/* Keeps what the reader of a port did not take of a run. */
+static void keep(sn_turn *t, sn_port *port, const sn_run *run, const sn_place *place, int64_t taken)
+{
+    uint32_t raw;
+    if (!place->restored)
+        restore(t, port, run, place->data, place->length, &raw);
+    if (place->chunk == t->spare)
+        t->spare = NULL;
+    sn_port_keep(port, place->chunk, place->length);
+    if (taken > 0)
+        sn_port_drop(port, taken);
+}
+
+/* Passes the payload of a run on to the steps of collectives. */
+static void deliver_to_steps(sn_turn *t, sn_port *port, const sn_run *run, sn_place *place)
+{
+    uint32_t raw;
     int64_t taken = 0;
-    if (!waits) {
-        struct iovec whole = {chunk->data, length};
-        taken = decoded ? sn_port_write(port, &whole, 1) : write_run(t, port, run);
+    if (place->chunk == NULL && !place->restored)
+        place->restored = restore(t, port, run, place->data, place->length, &raw);
+    if (port->first == NULL)
+        taken = place->restored ? sn_step_queue_take(port->steps, place->data, place->length)
+                                : sn_turn_take(t, port, run);
+    sn_step_queue_settle(port->steps);
+    if (taken < place->length)
+        keep(t, port, run, place, taken);
+    sn_turn_consume(t, port, taken);
+}
+
+/* Passes the payload of a run on. */
+static void deliver(sn_turn *t, sn_port *port, const sn_run *run, const sn_place *place)
+{
+    int64_t taken = 0;
+    if (port->first == NULL) {
+        struct iovec whole = {place->data, place->length};
+        taken = place->restored ? sn_port_write(port, &whole, 1) : write_run(t, port, run);
     }
-    if (taken < length) {
-        uint32_t raw;
-        if (!decoded)
-            restore(t, port, run, chunk, &raw);
-        if (chunk == t->spare)
-            t->spare = NULL;
-        sn_port_keep(port, chunk, length);
+    if (taken < place->length) {
+        keep(t, port, run, place, taken);
         if (taken < 0)
             sn_turn_note(t, port, SN_PORT_WRITE);
-        if (taken > 0)
-            sn_port_drop(port, taken);
         set_blocked(t, port, true);
     }
-    consume(t, port, taken);
+    sn_turn_consume(t, port, taken);
 }
 
 /* A writer waits for space: has it continue, if a quarter of the buffer is free (softnic/tcp/connection.py). */
@@ -154,7 +194,7 @@ static void count_received(sn_turn *t, sn_port *port, const sn_run *run, uint32_
 /* Whether the payload of a run can be passed on from here. */
 static bool can_deliver(const sn_turn *t, const sn_port *port, const sn_run *run)
 {
-    if (port->offloaded || !port->output_open || (port->notes & SN_PORT_WRITE))
+    if (port->steps == NULL && (port->offloaded || !port->output_open || (port->notes & SN_PORT_WRITE)))
         return false;
     if (port->flow->receive.unread != port->kept)
         return false; /* Python keeps bytes too */
@@ -173,26 +213,28 @@ static bool take_run(sn_turn *t, const sn_run *run, double now)
     sn_segment segment = sn_segment_of(run, length);
     if (!sn_flow_receives(port->flow, &segment, now))
         return false;
-    sn_chunk *chunk = NULL;
+    const bool tagged = sn_turn_is_tagged(t, run->tos);
+    sn_place place = {0};
     uint32_t raw = 0;
     if (length) {
-        if (!can_deliver(t, port, run) || (chunk = space_for(t, port, length)) == NULL)
+        if (!can_deliver(t, port, run) || !find_place(t, port, length, &place))
             return false;
-        if (sn_turn_is_tagged(t, run->tos) && !restore(t, port, run, chunk, &raw))
+        place.restored = tagged && restore(t, port, run, place.data, length, &raw);
+        if (place.restored != tagged)
             return false;
     }
     count_received(t, port, run, length, raw);
     uint32_t left = sn_flow_receive(port->flow, &segment, now);
-    if (left & SN_RUNS)
-        sn_turn_note(t, port, SN_PORT_RUNS);
     if (left & SN_WRITABLE)
         make_writable(t, port);
     if (left & SN_SCHEDULE)
         sn_turn_note(t, port, SN_PORT_SCHEDULE);
     if (left & SN_WAKE)
         sn_turn_wake_once(t, port);
-    if (left & SN_DELIVER)
-        deliver(t, port, run, chunk, length);
+    if (left & SN_DELIVER && port->steps)
+        deliver_to_steps(t, port, run, &place);
+    else if (left & SN_DELIVER)
+        deliver(t, port, run, &place);
     return true;
 }
 

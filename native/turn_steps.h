@@ -27,6 +27,15 @@ void sn_turn_send_frames(sn_turn *turn, const sn_port *port, double now);
 /* Passes the frames whose time has come from the emulated link to the kernel. */
 void sn_turn_release(sn_turn *turn, double now);
 
+/* Counts what the reader of a port took, and asks for a window update if it is due. */
+void sn_turn_consume(sn_turn *turn, sn_port *port, int64_t count);
+
+/* Gives the payload of a run to the steps of a port. Returns how many bytes they took. */
+int64_t sn_turn_take(sn_turn *turn, const sn_port *port, const sn_run *run);
+
+/* Lets collectives go on. */
+void sn_turn_advance_engines(sn_turn *turn);
+
 /* Passes on what an application did not take earlier. */
 void sn_turn_push(sn_turn *turn, sn_port *port);
 

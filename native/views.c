@@ -55,6 +55,7 @@ static void memory_dealloc(PyObject *object)
 {
     Memory *memory = (Memory *)object;
     free(memory->flow->scoreboard.ranges);
+    sn_send_buffer_clear_runs(&memory->flow->send_buffer);
     free(memory->flow->send_buffer.runs);
     free(memory->flow->send_buffer.tags);
     free(memory->flow);

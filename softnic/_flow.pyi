@@ -164,10 +164,7 @@ class SendBufferFields(_View):
         """Returns how many of the next `size` bytes may be sent without a copy; 0: some must be copied first."""
 
     def release(self, position: int, /) -> None:
-        """Releases what no retransmission needs: everything before `position` is acknowledged.
-
-        `ZeroCopyRuns.drop_finished` is to be called then.
-        """
+        """Releases what no retransmission needs: everything before `position` is acknowledged."""
 
 class ReassemblyFields(_View): ...
 

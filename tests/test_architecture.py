@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.ipc": set(),
     "softnic.socket": {"ipc"},
     # The engine runs over TCP connections and gets its work as work requests.
-    "softnic.collectives": {"codecs", "ipc", "packet", "tcp"},
+    "softnic.collectives": {"_native", "codecs", "ipc", "packet", "tcp"},  # the steps are executed in C
     # The first process of a host starts its NIC.
     "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
     "softnic.MPI": {"comm", "collectives"},

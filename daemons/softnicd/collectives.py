@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,6 +33,15 @@ _BUFFER = memoryview(bytearray(MAX_PACKET + 1))
 log = logging.getLogger("softnicd")
 
 
+class EngineTurns(Protocol):
+    """Turns in C (fast_turn.py)."""
+
+    def add_engine(self, engine: Any, streams: Sequence[Stream]) -> bool:
+        """Take an `sn_engine` over these streams; return whether turns in C can run it."""
+
+    def remove_engine(self, engine: Any) -> None: ...
+
+
 @dataclass(slots=True)
 class OffloadCounters:
     communicators: int = 0
@@ -48,7 +58,7 @@ class OffloadCounters:
 class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
-    __slots__ = ("blocked", "connection", "engine", "fd", "in_progress", "is_open", "readable", "streams")
+    __slots__ = ("blocked", "connection", "engine", "fd", "in_progress", "in_turn", "is_open", "readable", "streams")
 
     def __init__(self, connection: socket.socket, engine: CollectiveEngine, streams: Sequence[Stream]) -> None:
         connection.setblocking(False)
@@ -62,6 +72,8 @@ class OffloadedCommunicator:
         """Requests, or the end, may wait in the socket."""
         self.blocked = False
         """The application does not read its completions; the poller reports when it does."""
+        self.in_turn = False
+        """Turns in C move its blocks."""
         self.in_progress: set[int] = set()
         """Collectives that were posted and whose outcome was not reported."""
 
@@ -84,6 +96,8 @@ class OffloadedCollectives:
         self._touched: set[OffloadedCommunicator] = set()
         """Communicators with an event to handle."""
         self._local_fault_until = 0.0
+        self.turn: EngineTurns | None = None
+        """Runs engines between Python's turns."""
 
     def __bool__(self) -> bool:
         return bool(self._by_fd)
@@ -93,10 +107,25 @@ class OffloadedCollectives:
         """Whether `advance` would do something at once."""
         return bool(self._touched)
 
+    @property
+    def needs_python(self) -> bool:
+        """Whether turns in C are not enough for what is in progress."""
+        return bool(self._touched) or any(
+            not communicator.in_turn or communicator.engine.needs_python for communicator in self._by_fd.values()
+        )
+
+    def keep_received(self) -> None:
+        """Move what Python received to where C reads it."""
+        for communicator in self._by_fd.values():
+            communicator.engine.steps.keep_received()
+
     def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
         control, data, *messages = (
-            peer_streams({other: s.connection for other, s in enumerate(side) if s and s.connection})
+            peer_streams(
+                {other: s.connection for other, s in enumerate(side) if s and s.connection},
+                {other: s.c for other, s in enumerate(side) if s},
+            )
             for side in streams
         )
         pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
@@ -107,6 +136,7 @@ class OffloadedCollectives:
             stream.offloaded = True
             self._by_stream[stream] = communicator
         self._by_fd[fd] = communicator
+        communicator.in_turn = self.turn is not None and self.turn.add_engine(engine.steps.c, own)
         self._poller.register(fd, _EDGES)
         self._touched.add(communicator)
         self.counters.communicators += 1
@@ -246,6 +276,8 @@ class OffloadedCollectives:
     def _end(self, communicator: OffloadedCommunicator, now: float) -> None:
         self._touched.discard(communicator)
         del self._by_fd[communicator.fd]
+        if self.turn is not None and communicator.in_turn:
+            self.turn.remove_engine(communicator.engine.steps.c)
         communicator.engine.leave(now)
         if communicator.in_progress:
             self._count_failure(communicator)

@@ -4,14 +4,15 @@
 flow that opens, closes or has lost segments, a new tag. Python then continues that turn as if it had done all of it
 (`Daemon.turn`). C and Python work on the same flows and streams, so nothing is copied between them but counters.
 
-A NIC with encryption, random link emulation, a capture in progress or collectives takes Python's turns, which use the
-same steps of C.
+A NIC with encryption, random link emulation or a capture in progress takes Python's turns, which use the same steps of
+C.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from typing import Any, cast
 
 from softnic._native import ffi, lib
@@ -30,10 +31,8 @@ from softnicd.streams import Stream
 
 _OUT_BYTES = 4 << 20
 """For the frames of a segment: more than any has."""
-_PYTHON_TURN = lib.SN_TURN_TIMERS | lib.SN_TURN_FRAMES | lib.SN_TURN_RUNS | lib.SN_TURN_READY
+_PYTHON_TURN = lib.SN_TURN_TIMERS | lib.SN_TURN_FRAMES | lib.SN_TURN_RUNS | lib.SN_TURN_READY | lib.SN_TURN_ENGINE
 """Reasons for which Python continues the turn."""
-_SMALL_NOTES = lib.SN_PORT_RUNS | lib.SN_PORT_SCHEDULE
-"""Notes that are dealt with at once."""
 _ZERO = ffi.new("sn_turn_counts *")
 _FIELDS = [name for name, _ in ffi.typeof("sn_turn_counts").fields]
 _NIC_COUNTS = [name.removeprefix("nic_") for name in _FIELDS if name.startswith("nic_")]
@@ -79,6 +78,7 @@ class FastTurn:
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
         streams.table.ports = self
+        streams.offloaded.turn = self
 
     # The ports
 
@@ -94,6 +94,17 @@ class FastTurn:
         if lib.sn_turn_remove(self._turn, stream.c) and stream.connection is not None:
             self._host.tcp.scheduler.adopt(stream.connection)
 
+    def add_engine(self, engine: Any, streams: Sequence[Stream]) -> bool:
+        """Take over the blocks of collectives if C has the ports of all streams. Return whether it has."""
+        if not all(stream.in_table for stream in streams):
+            return False
+        lib.sn_turn_add_engine(self._turn, engine)
+        return True
+
+    def remove_engine(self, engine: Any) -> None:
+        """Give the blocks of collectives back."""
+        lib.sn_turn_remove_engine(self._turn, engine)
+
     # Turns
 
     @property
@@ -101,7 +112,7 @@ class FastTurn:
         """Whether nothing waits for Python."""
         streams, host = self._streams, self._host
         return self._direct and not (
-            streams.offloaded
+            streams.offloaded.needs_python
             or streams.has_work
             or host.wants_output()
             or host.wants_output_loopback()
@@ -261,8 +272,6 @@ class FastTurn:
         while (port := lib.sn_turn_take_noted(turn)) != ffi.NULL:
             stream, connection = self._stream(port)
             notes, port.notes = port.notes, 0
-            if notes & lib.SN_PORT_RUNS:
-                connection.snd.buffer.zerocopy.drop_finished()
             if notes & lib.SN_PORT_SCHEDULE:
                 self._host.tcp.schedule(connection)
             if notes & lib.SN_PORT_READ:
@@ -271,7 +280,7 @@ class FastTurn:
                 connection.on_writable()
             if notes & lib.SN_PORT_WRITE:
                 self._host.events.append(Readable(connection))
-            pending = pending or bool(notes & ~_SMALL_NOTES)
+            pending = pending or notes != lib.SN_PORT_SCHEDULE
         return pending
 
     # Steps of Python's turns
@@ -338,7 +347,7 @@ class FastTurn:
         """Have C continue with the streams that Python was about to read and write, if nothing else waits for it."""
         full, self._streams.full = self._streams.full, set()
         if self._streams.offloaded:
-            return
+            self._streams.offloaded.keep_received()
         for stream in full:
             if stream.in_table:
                 stream.keep_received()

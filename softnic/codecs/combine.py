@@ -137,31 +137,9 @@ def combine(operation: ReduceOp, left: Array, right: Array, out: Array | None = 
     return target
 
 
-class BlockReducer:
-    """Combines bytes with those of a block: result = bytes op base, in one C call.
-
-    Raises TypeError for a type that `combine` does not support.
-    """
-
-    __slots__ = ("_base", "_item", "_operation", "_result", "_type")
-
-    def __init__(self, operation: ReduceOp, base: Array, result: Array) -> None:
-        number = _TYPES.get(base.dtype)
-        if number is None:
-            raise TypeError(f"reductions of {base.dtype} are not supported")
-        _check_same(base, result)
-        self._operation, self._type = int(operation), number
-        self._item = base.itemsize
-        self._base = _pointer(base)
-        self._result = ffi.from_buffer("uint8_t[]", result, require_writable=True)
-
-    def __call__(self, data: Bytes, offset: int) -> None:
-        """Combine whole elements with those from `offset` on, in bytes."""
-        size = len(data)
-        if not 0 <= offset <= offset + size <= len(self._result):
-            raise ValueError(f"bytes {offset} to {offset + size} of a block of {len(self._result)}")
-        to = self._result + offset
-        lib.sn_reduce(self._operation, self._type, ffi.from_buffer(data), self._base + offset, size // self._item, to)
+def type_number(dtype: np.dtype[Any]) -> int | None:
+    """Return the number in C of a type that `combine` supports; None: it does not."""
+    return _TYPES.get(dtype)
 
 
 def combine_roundtrip(

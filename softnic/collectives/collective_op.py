@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import accumulate
 
 import numpy as np
@@ -11,20 +11,10 @@ from softnic import codecs
 from softnic.codecs import Codec
 from softnic.collectives import schedule
 from softnic.collectives.messages import CollectiveHeader, header_of
-from softnic.collectives.operations import Array, element_type, nbytes, operation
-from softnic.collectives.peer_queue import PeerQueue
+from softnic.collectives.operations import Array, element_type, nbytes, reduction
+from softnic.collectives.peer_queue import PeerQueue, Step
 from softnic.collectives.schedule import RecvBlock, Schedule
-from softnic.collectives.steps import (
-    Block,
-    CopyRecv,
-    EngineOp,
-    Readers,
-    RecvStep,
-    ReduceRecv,
-    RoundedBlock,
-    SendStep,
-    StagedBlock,
-)
+from softnic.collectives.steps import Block, EngineOp
 from softnic.collectives.stream import CODING_BLOCK
 from softnic.ipc.work_queue import WorkRequest
 
@@ -40,26 +30,28 @@ class CollectiveOp(EngineOp):
     """
 
     __slots__ = (
-        "_blocks", "_codec", "_finish", "_latest", "_operation", "_own", "_rank", "_readers", "_result", "_results",
-        "_size", "_source", "_sources", "_staged", "header", "peers", "steps",
+        "_blocks", "_codec", "_latest", "_own", "_readers", "_reduction", "_result", "_results", "_size", "_source",
+        "_sources", "_staged", "header", "peers", "steps",
     )  # fmt: skip
 
     def __init__(self, request: WorkRequest, rank: int, size: int, source: memoryview, result: memoryview) -> None:
-        super().__init__(request.number, request.call)
         self.header: CollectiveHeader = header_of(request)
-        self._rank, self._size = rank, size
+        self._size = size
         _check(request, size)
         self.steps: Schedule = schedule.plan(request.collective, request.algorithm, rank, size, request.root)
         self.peers = sorted({step.peer for step in self.steps})
+        blocks = len(request.counts)
+        most = len(self.steps) + 2 * blocks
+        super().__init__(request.number, request.call, most, 1 + len(self.peers))  # the 1 is for `start`
         dtype = element_type(request.dtype)
         self._codec = _codec_of(request.codec, dtype)
         if len(source) != nbytes(request) or len(result) != len(source):
             raise ValueError(f"{len(source)} and {len(result)} bytes for {sum(request.counts)} x {request.dtype}")
-        self._source, self._result = source, result
+        self._source, self._result = self.keep(source), self.keep(result)
         self._sources: Array = np.frombuffer(source, dtype)
         self._results: Array = np.frombuffer(result, dtype)
         if request.collective in _REDUCING:
-            self._operation, self._finish = operation(request.op, dtype, size)
+            self._reduction = reduction(request.op, dtype, size)
         ends = list(accumulate(count * dtype.itemsize for count in request.counts))
         compressed = self._codec is not None
         self._blocks = [
@@ -69,18 +61,16 @@ class CollectiveOp(EngineOp):
         received = {step.block for step in self.steps if isinstance(step, RecvBlock)} if self._sends_results else ()
         self._own = [index for index, block in enumerate(self._blocks) if block.size and index not in received]
         """Blocks to which this rank contributes."""
-        self._staged = {index: StagedBlock(self._blocks[index].size) for index in self._own if request.staged}
-        self.pending = 1 + len(self.peers)  # the 1 is for `start`
-        self._latest: dict[int, RecvStep] = {}
+        self._staged = {index: self.staged(self._blocks[index]) for index in self._own if request.staged}
+        self._latest: dict[int, Step] = {}
         """By block, its last receive so far."""
-        self._readers: dict[int, Readers] = {}
+        self._readers: dict[int, list[Step]] = {}
         """By block, sends of the memory that the next receive overwrites."""
 
-    def start(self, queues: Mapping[int, PeerQueue], on_done: Callable[[CollectiveOp], object]) -> None:
-        """Queue all steps. `on_done` is called when all headers have arrived and all steps are done."""
-        self._on_done = on_done
+    def start(self, queues: Mapping[int, PeerQueue]) -> None:
+        """Queue all steps. The engine then counts the start as done."""
         own = self._settle_own_blocks()
-        in_place = bool(self._source) and _address(self._sources) == _address(self._results)
+        in_place = self._source == self._result
         codec = None if self._codec is None else str(self._codec)
         for step in self.steps:
             block = self._blocks[step.block]
@@ -89,36 +79,33 @@ class CollectiveOp(EngineOp):
             queue = queues[step.peer]
             before, staged = self._latest.get(step.block), self._staged.get(step.block)
             if isinstance(step, RecvBlock):
-                self._latest[step.block] = receive = self._receive(step, block, before, staged)
-                queue.incoming.append(receive)
+                self._latest[step.block] = self._receive(queue, step, block, before, staged)
             else:
-                memory = self._result if before is not None or self._sends_results else self._source
-                send = SendStep(self, block, memory, codec, before or own.get(step.block) or staged)
-                queue.outgoing.append(send)
-                if before is not None or in_place or self._sends_results:
-                    self._readers.setdefault(step.block, []).append((send, queue.stream))
-            self.pending += 1
+                from_result = before is not None or self._sends_results
+                memory = self._result if from_result else self._source
+                send = self.send(queue, block, memory, codec, before or own.get(step.block) or staged)
+                if from_result or in_place:
+                    self._readers.setdefault(step.block, []).append(send)
+            self.c.pending += 1
         self._latest.clear()
         self._readers.clear()
-        self.on_step_done()
 
     @property
     def _sends_results(self) -> bool:
         """Whether the first block that a rank sends is a result, not a contribution to one."""
         return self.header.collective not in _REDUCING
 
-    def _settle_own_blocks(self) -> dict[int, RoundedBlock]:
+    def _settle_own_blocks(self) -> dict[int, Step]:
         """Put blocks that are never received in their place; return those that are still to be rounded."""
-        rounded: dict[int, RoundedBlock] = {}
+        rounded: dict[int, Step] = {}
         if not self._sends_results and self._size > 1:
             return rounded
         for index in self._own:
             block = self._blocks[index]
-            own, result = _part(self._sources, block), _part(self._results, block)
-            if _address(own) != _address(result):
-                result[:] = own
+            if self._source != self._result:
+                _part(self._results, block)[:] = _part(self._sources, block)
             if self._codec is not None and self._size > 1:
-                rounded[index] = RoundedBlock(self._codec, result, self._staged.get(index))
+                rounded[index] = self.rounded(block, self._result, self._codec, self._staged.get(index))
         return rounded
 
     def stage(self, index: int, size: int) -> None:
@@ -128,16 +115,17 @@ class CollectiveOp(EngineOp):
             raise ValueError(f"no {size} bytes of block {index} are to be staged")
         staged.ready = size
 
-    def _receive(self, step: RecvBlock, block: Block, before: RecvStep | None, staged: StagedBlock | None) -> RecvStep:
+    def _receive(
+        self, queue: PeerQueue, step: RecvBlock, block: Block, before: Step | None, staged: Step | None
+    ) -> Step:
         readers = self._readers.pop(step.block, [])
         if not step.combine:
-            return CopyRecv(self, block, self._result, before or staged, readers)
-        base = self._sources if before is None else self._results
-        result = _part(self._results, block)
-        reducer = self._operation.reducer(_part(base, block), result)
-        receive = ReduceRecv(self, block, self._result, before or staged, readers, result, reducer)
-        if step.last:
-            receive.set_last(self._finish, self._codec if self.header.collective in _ROUNDED else None)
+            return self.copy(queue, block, self._result, before or staged, readers)
+        base, bases = (self._source, self._sources) if before is None else (self._result, self._results)
+        receive = self.combine(queue, block, self._result, before or staged, readers, base)
+        self.reduce_by(receive, self._reduction, _part(bases, block), _part(self._results, block), step.last)
+        if step.last and self._codec is not None and self.header.collective in _ROUNDED:
+            self.round_by(receive, self._codec)
         return receive
 
 
@@ -152,11 +140,6 @@ def _check(request: WorkRequest, size: int) -> None:
 def _part(array: Array, block: Block) -> Array:
     item = array.itemsize
     return array[block.start // item : (block.start + block.size) // item]
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _codec_of(text: str, dtype: np.dtype[np.generic]) -> Codec | None:

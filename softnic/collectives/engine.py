@@ -16,6 +16,7 @@ from softnic.collectives.framing import MAX_TEXT
 from softnic.collectives.message_op import MessageOp
 from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMessageReader, pack
 from softnic.collectives.peer_queue import PeerQueue
+from softnic.collectives.step_engine import StepEngine
 from softnic.collectives.steps import EngineOp
 from softnic.collectives.stream import Look, PeerStream
 from softnic.ipc.work_queue import (
@@ -28,8 +29,6 @@ from softnic.ipc.work_queue import (
     WorkRequest,
 )
 
-COPY_AT_END_BYTES = 1 << 20
-"""At the end of an operation, at most this much of its memory is copied rather than wait for acknowledgements."""
 END_GRACE_S = 1.0
 """For an EngineAbort to arrive after the end of a data stream."""
 
@@ -111,30 +110,29 @@ class CollectiveEngine:
         self.failure: WorkFailed | None = None
         self.local_fault = ""
         """Why this rank's own NIC is to blame where peers are gone without a reason; empty: it is not."""
-        self._queues = {other: PeerQueue(other, data[other]) for other in others}
+        self.steps = StepEngine()
+        self._active = self.steps.active
+        self._queues = {other: self.steps.queue(other, data[other]) for other in others}
         self._peers = {
             other: EnginePeer(
                 other,
                 control[other],
-                (self._queues[other], *(PeerQueue(other, stream) for stream in messages.get(other, ()))),
+                (self._queues[other], *(self.steps.queue(other, stream) for stream in messages.get(other, ()))),
             )
             for other in others
         }
         self._all_peers = tuple(self._peers.values())
-        self._send_order = tuple(queue for peer in self._all_peers for queue in peer.queues)
-        self._receive_order = tuple(queue for peer in self._all_peers[::-1] for queue in peer.queues)
-        """As `direct` combines what comes from them: successive receives of a block are handled in one pass."""
+        send_order = [queue for peer in self._all_peers for queue in peer.queues]
+        # As `direct` combines what comes from them: successive receives of a block are handled in one pass.
+        self.steps.set_order([queue for peer in self._all_peers[::-1] for queue in peer.queues], send_order)
         controls = [peer.control for peer in self._all_peers]
-        data_streams = [queue.stream for queue in self._send_order]
+        data_streams = [queue.stream for queue in send_order]
         self._look: Look = controls[0].watch(controls, data_streams) if controls else _nothing
         self._has_messages = False
         """Messages of peers may wait that were read, or messages to peers that were not sent."""
         self._has_ended = False
         """A stream was not open when `advance` looked at all of them."""
         self._posted = 0
-        self._active: dict[int, EngineOp] = {}
-        self._completing: list[EngineOp] = []
-        """Active operations whose steps are done, and whose memory is still being sent."""
 
     # Requests of the process
 
@@ -148,6 +146,11 @@ class CollectiveEngine:
         """Whether `advance` may have something to do without an event of a stream."""
         return bool(self._active) or any(peer.unsent or peer.grace_until is not None for peer in self._all_peers)
 
+    @property
+    def needs_python(self) -> bool:
+        """Whether `advance` has to look at more than blocks: failures, the ends of streams, unsent messages."""
+        return self.failure is not None or self._has_ended or any(peer.unsent for peer in self._all_peers)
+
     def post(self, request: WorkRequest, source: memoryview, result: memoryview) -> None:
         """Start a collective; `source` and `result` are its memory, in use until it is complete.
 
@@ -159,9 +162,10 @@ class CollectiveEngine:
             raise ValueError(f"request {request.number} was posted after request {self._posted}")
         op = CollectiveOp(request, self.rank, self.size, source, result)
         self._posted = request.number
-        self._active[request.number] = op
+        self.steps.add(op)
         message = pack(op.header) if op.peers else b""
-        op.start(self._queues, self._completing.append)
+        op.start(self._queues)
+        self.steps.count_done(op)
         self._has_messages = True
         for rank in op.peers:
             peer = self._peers[rank]
@@ -190,13 +194,14 @@ class CollectiveEngine:
         if request.number >= 0 or request.number in self._active:
             raise ValueError(f"message {request.number} has no number of its own below 0")
         op = MessageOp(request, memory)
-        self._active[request.number] = op
-        op.start(peer.queues[1 + bool(request.codec)], self._completing.append)
+        self.steps.add(op)
+        op.start(peer.queues[1 + bool(request.codec)])
+        self.steps.count_done(op)
 
     def cancel(self, number: int, now: float) -> None:
         """Give up an operation, and with it the communicator; ignored where all of it has arrived."""
         op = self._active.get(number)
-        if op is not None and op.pending:
+        if op is not None and op.c.pending:
             self.fail(now, self.rank, f"rank {self.rank} cancelled {op.call}")
 
     # Progress
@@ -211,7 +216,7 @@ class CollectiveEngine:
             if unread or self._has_messages:
                 self._exchange_messages()
             if self._active:
-                self._move()
+                self.replies.extend(map(WorkCompletion, self.steps.move()))
             if self._has_ended:
                 for peer in self._all_peers:
                     if not all([stream.is_open for stream in peer.streams]):
@@ -224,28 +229,6 @@ class CollectiveEngine:
         if not self._has_ended:
             return None
         return min((peer.grace_until for peer in self._all_peers if peer.grace_until is not None), default=None)
-
-    def _move(self) -> None:
-        moved = True
-        while moved:  # bytes of one stream may be what a step of another waits for
-            moved = False
-            for queue in self._receive_order:
-                if queue.incoming and queue.stream.unread and queue.receive():
-                    moved = True
-        for queue in self._send_order:
-            if queue.outgoing:
-                queue.send()
-        if self._completing:
-            self._complete()
-
-    def _complete(self) -> None:
-        completing, self._completing[:] = self._completing[:], ()
-        for op in completing:
-            if all(_is_sent(stream, mark) for stream, mark in op.zerocopy_marks.items()):
-                del self._active[op.number]
-                self.replies.append(WorkCompletion(op.number))
-            else:
-                self._completing.append(op)
 
     # Messages of peers
 
@@ -288,7 +271,7 @@ class CollectiveEngine:
             if op is None or op.header != theirs:
                 raise self._mismatch(peer, theirs, op)
             peer.data.matched = theirs.number
-            op.on_step_done()
+            self.steps.count_done(op)
 
     def _mismatch(self, peer: EnginePeer, theirs: CollectiveHeader, op: EngineOp | None) -> EngineError:
         if op is None or op.number != theirs.number:
@@ -304,8 +287,6 @@ class CollectiveEngine:
             return
         self.failure = WorkFailed(rank, text[:MAX_TEXT])
         self.replies.append(self.failure)
-        self._active.clear()
-        self._completing.clear()
         abort = pack(EngineAbort(rank, text))
         for peer in self._all_peers:
             peer.awaiting_header.clear()
@@ -313,6 +294,7 @@ class CollectiveEngine:
             peer.send(abort)
             for queue in peer.queues:
                 queue.drop(now)
+        self.steps.clear()
         self._shut_down()
 
     def _shut_down(self) -> None:
@@ -332,15 +314,15 @@ class CollectiveEngine:
             calls = ", ".join(dict.fromkeys(op.call for op in self._active.values()))
             self.fail(now, self.rank, f"rank {self.rank} is gone: its process left amid {calls}")
         for peer in self._all_peers:
-            for stream in peer.streams:
-                stream.consume(stream.unread)
-                stream.close(now)
-                stream.set_placement(None)
+            peer.control.consume(peer.control.unread)
+            peer.control.close(now)
+            for queue in peer.queues:
+                queue.close(now)
         self._peers.clear()
         self._queues.clear()
         self._all_peers = ()
         self._look = _nothing
-        self._send_order = self._receive_order = ()
+        self.steps.set_order((), ())
 
     def _check_ended(self, peer: EnginePeer, now: float) -> None:
         """Decide whether the operations can do without a stream of this peer that has ended."""
@@ -371,10 +353,3 @@ class CollectiveEngine:
 def _nothing() -> tuple[bool, bool]:
     """Look at no streams."""
     return False, False
-
-
-def _is_sent(stream: PeerStream, mark: int) -> bool:
-    """Whether the stream no longer reads what was sent up to `mark`, copying a short rest of it."""
-    if 0 < mark - stream.completed_bytes <= COPY_AT_END_BYTES:
-        stream.reclaim(mark)
-    return stream.completed_bytes >= mark

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from softnic.collectives.peer_queue import PeerQueue
-from softnic.collectives.steps import Block, CopyRecv, EngineOp, SendStep
+from softnic.collectives.steps import Block, EngineOp
 from softnic.ipc.work_queue import RecvRequest, SendRequest
 
 
 class MessageOp(EngineOp):
     """A SendRequest or RecvRequest in progress, over its memory."""
 
-    __slots__ = ("_memory", "_request")
+    __slots__ = ("_request", "_view")
 
     def __init__(self, request: SendRequest | RecvRequest, memory: memoryview) -> None:
-        super().__init__(request.number, request.call)
+        super().__init__(request.number, request.call, 1, 1)
         self._request = request
-        self._memory = memory
-        self.pending = 1
+        self._view = self.keep(memory)
 
-    def start(self, queue: PeerQueue, on_done: Callable[[MessageOp], object]) -> None:
-        """Queue the step. `on_done` is called when it is done."""
-        self._on_done = on_done
+    def start(self, queue: PeerQueue) -> None:
+        """Queue the step. Its end, or for no bytes this call, is that of the message."""
         request = self._request
         block = Block(0, request.size, bool(request.codec))
         if not request.size:
-            self.on_step_done()
-        elif isinstance(request, SendRequest):
-            queue.outgoing.append(SendStep(self, block, self._memory, request.codec or None, None))
+            return
+        self.c.pending += 1
+        if isinstance(request, SendRequest):
+            self.send(queue, block, self._view, request.codec or None, None)
         else:
-            queue.incoming.append(CopyRecv(self, block, self._memory))
+            self.copy(queue, block, self._view, None, [])

@@ -5,21 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from softnic.codecs.combine import BlockReducer, ReduceOp, combine, is_half, narrow, widen
+from softnic.codecs.combine import ReduceOp, combine, is_half, narrow, type_number, widen
 from softnic.collectives.elements import BFLOAT16, kind_of, name_of, named
 from softnic.ipc.work_queue import WorkRequest
 
 Array = npt.NDArray[Any]
-Reducer = Callable[[memoryview, int], object]
-"""Combines received bytes, whole elements, with a block's from an offset on."""
-Finish = Callable[[Array], object]
-"""Applied in place to the combination of all contributions."""
 
 _TYPES = {np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc"} | {"bfloat16"}
 _IN_C: dict[np.ufunc, ReduceOp] = {
@@ -63,20 +59,6 @@ class Op:
             combine(_IN_C[self.arrays], left, right, out)
         else:
             self.arrays(left, right, out=out)
-
-    def reducer(self, base: Array, result: Array) -> Reducer:
-        """Return what stores received bytes op `base` in `result`: in C where it has the type, else with numpy."""
-        try:
-            return BlockReducer(_IN_C[self.arrays], base, result)
-        except TypeError:
-            return partial(self._combine_bytes, base, result)
-
-    def _combine_bytes(self, base: Array, result: Array, data: memoryview, offset: int) -> None:
-        part = np.frombuffer(data, base.dtype)
-        first = offset // base.itemsize
-        end = first + part.size
-        with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
-            self.arrays(part, base[first:end], out=result[first:end])
 
     def __call__(self, left: Any, right: Any) -> Any:
         return self.fold((left, right))
@@ -123,12 +105,36 @@ def nbytes(request: WorkRequest) -> int:
     return sum(request.counts) * element_type(request.dtype).itemsize
 
 
-def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Op, Finish | None]:
-    """Return an operation, and what is applied to the combination of `size` ranks. Raises ValueError."""
+@dataclass(frozen=True, slots=True)
+class ElementReduction:
+    """An operation on elements of one type, whose contributions come from `ranks` ranks."""
+
+    op: Op
+    ranks: int
+    number: tuple[int, int] | None
+    """Of operation and type in C; None: C does not have them."""
+
+    @property
+    def average(self) -> bool:
+        return self.op.average
+
+    def combine(self, left: Array, right: Array, out: Array) -> None:
+        """Store `left` op `right` in `out`."""
+        with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
+            self.op.combine(left, right, out)
+
+    def finish(self, array: Array) -> None:
+        """Complete the combination of all contributions, in place."""
+        self.op.finish(array, self.ranks)
+
+
+def reduction(name: str, dtype: np.dtype[Any], ranks: int) -> ElementReduction:
+    """Return an operation on elements of `dtype`. Raises ValueError."""
     op = _OPS.get(name)
     if op is None or not op.takes(dtype):
         raise ValueError(f"there is no operation {name!r} of {name_of(dtype)}")
-    return op, partial(op.finish, ranks=size) if op.average else None
+    number = type_number(dtype)
+    return ElementReduction(op, ranks, None if number is None else (int(_IN_C[op.arrays]), number))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The stream of bytes to another rank, as the engine sees it.
 
-The engine knows neither TCP nor packets: softnic/tcp/peer_stream.py gives connections this form.
+The engine knows neither TCP nor packets: softnic/tcp/peer_stream.py gives connections this form. The engine itself
+reads and writes messages; blocks are moved in C (native/engine.h), which is given the stream's flow and port.
 """
 
 from __future__ import annotations
@@ -8,23 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 CODING_BLOCK = 64
 """Bytes. A compressed range of a stream is a whole number of these (FORMAT.md)."""
 
 Look = Callable[[], tuple[bool, bool]]
 """Returns whether one of the control streams has unread bytes, and whether one of all streams is not open."""
-Placement = Callable[[int, int], npt.NDArray[np.uint8] | None]
-"""Returns the memory for bytes [offset, offset + size) behind the next unread byte; None: nowhere in particular."""
 
 
 class PeerStream(Protocol):
     """Ordered bytes in both directions. Nothing here blocks."""
 
-    zerocopy_bytes: int
-    """Bytes sent without a copy since the beginning."""
+    # Messages
 
     @property
     def received(self) -> Sequence[memoryview]:
@@ -34,42 +29,43 @@ class PeerStream(Protocol):
     def unread(self) -> int:
         """Number of unread bytes."""
 
-    @staticmethod
-    def watch(control: Sequence[Any], others: Sequence[Any]) -> Look:
-        """Return what looks at all of these streams, of this class, at once."""
-
     def consume(self, count: int) -> None:
         """Drop the next `count` unread bytes."""
-
-    def read_into(self, memory: memoryview, start: int, limit: int) -> int:
-        """Move up to `limit` of the next bytes to `memory[start:]`; return their number."""
-
-    def set_placement(self, placement: Placement | None) -> None:
-        """Have bytes that are about to be decoded written straight to the memory that `placement` returns."""
-
-    def set_codec(self, codec: str | None) -> None:
-        """Compress what is sent from here on (None: send it as it is). The same codec again changes nothing."""
 
     def send(self, data: bytes | memoryview) -> int:
         """Copy bytes into the send buffer; return how many it took."""
 
-    def send_zerocopy(self, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
-        """Send some of `memory[start : start + size]`; return how many bytes, and whether without a copy."""
+    # Blocks
 
-    @property
-    def completed_bytes(self) -> int:
-        """Of `zerocopy_bytes`, how many the stream no longer reads, from the first on."""
+    flow: Any
+    """The `sn_flow`."""
+    port: Any
+    """The `sn_port` where unread bytes are kept."""
 
-    @property
-    def zerocopy_pending(self) -> bool:
-        """Whether it still reads memory that was sent without a copy."""
+    def send_blocks(self) -> None:
+        """Prepare the stream for blocks, which are compressed as a whole."""
 
-    def reclaim(self, position: int) -> None:
-        """Raise `completed_bytes` to at least `position`, copying what is not acknowledged."""
+    def tag_of(self, codec: str | None) -> tuple[int, int, bool]:
+        """Return the number of the tag for a codec (None: bytes are sent as they are), its ToS, and whether that
+        selects an offload."""
 
-    @property
-    def unsent(self) -> int:
-        """Bytes in the send buffer that were not transmitted yet."""
+    def keep_received(self) -> None:
+        """Move `received` to the port."""
+
+    def consumed(self, count: int) -> None:
+        """Count unread bytes of the port as read."""
+
+    def wake(self) -> None:
+        """Have what was handed over sent."""
+
+    def reserve(self) -> None:
+        """Allocate the send buffer's memory."""
+
+    # State
+
+    @staticmethod
+    def watch(control: Sequence[Any], others: Sequence[Any]) -> Look:
+        """Return what looks at all of these streams, of this class, at once."""
 
     @property
     def is_open(self) -> bool:

@@ -36,7 +36,6 @@ class FlowSlots(Protocol):
 
     peer_codecs: int | None
     nic: Any
-    rx_placement: Any
 
     @property
     def memory(self) -> Memory | None:
@@ -49,7 +48,6 @@ class DetachedFlow:
 
     peer_codecs: int | None
     nic: Any = None
-    rx_placement: Any = None
     memory: None = None
 
 

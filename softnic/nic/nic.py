@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypedDict
 
-import numpy as np
-import numpy.typing as npt
-
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import DirectLink, Link, UdpPath
@@ -34,10 +31,6 @@ _ADDRESS, _ETHERNET_HEADER = 6, 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
-
-RxPlacement = Callable[[int, int, int], "npt.NDArray[np.uint8] | None"]
-"""Maps a sequence number, a length and the segment's acknowledgement to the memory where these bytes are to be decoded;
-None: anywhere. The contents count only if TCP accepts the segment."""
 
 
 class NicOptions(TypedDict, total=False):
@@ -330,10 +323,9 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self.rx.gather(first, count, length, _place(flow, seq, length, ack))
+            payload = self.rx.gather(first, count, length)
         elif state is not None and (peer_codecs := agreed(flow, self.codecs)) is not None:
-            place = _place(flow, seq, original, ack)
-            payload = self.rx.decode_payload(first, count, length, original, peer_codecs, state, place)
+            payload = self.rx.decode_payload(first, count, length, original, peer_codecs, state)
         else:
             payload = None  # parsed as if there were payload headers: only each frame's own length is right
             state = None
@@ -386,11 +378,3 @@ def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
 def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) -> bool:  # noqa: ARG001
     """The fast path of a NIC without TCP."""
     return False
-
-
-def _place(flow: FlowSlots | None, seq: int, size: int, ack: int) -> npt.NDArray[np.uint8] | None:
-    """Return the memory where the reader of a run wants its bytes; None: anywhere."""
-    if flow is None or flow.rx_placement is None:
-        return None
-    placement: RxPlacement = flow.rx_placement
-    return placement(seq, size, ack)

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from softnic._native import ffi, lib
 from softnic.nic.counters import NicCounters
@@ -97,29 +96,22 @@ class RxParser:
         found: bytes = ffi.buffer(self.data)[offset : offset + length]
         return found
 
-    def gather(self, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None) -> memoryview:
+    def gather(self, first: int, count: int, length: int) -> memoryview:
         """Return the payloads of `count` frames unchanged, `length` bytes in all."""
-        if out is None and count == 1 and length <= _SMALL:
+        if count == 1 and length <= _SMALL:
             start = self.payloads[first].offset
             return memoryview(ffi.buffer(self.data)[start : start + length])
-        out = np.empty(length, np.uint8) if out is None else out
+        out = np.empty(length, np.uint8)
         lib.sn_gather(
             self.data, len(self.data), self.payloads + first, count, ffi.from_buffer("uint8_t[]", out), length
         )
         return out.data
 
     def decode_payload(
-        self,
-        first: int,
-        count: int,
-        length: int,
-        original: int,
-        codecs: int,
-        flow: NicFlow,
-        out: npt.NDArray[np.uint8] | None = None,
+        self, first: int, count: int, length: int, original: int, codecs: int, flow: NicFlow
     ) -> memoryview | None:
         """Return the original bytes of `count` offloaded frames; None if one is malformed or of another codec."""
-        out = np.empty(original, np.uint8) if out is None else out
+        out = np.empty(original, np.uint8)
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
         if lib.sn_decode_payloads(self.data, len(self.data), self.payloads + first, count, codecs, *target) != count:
             return None

@@ -28,8 +28,6 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
     scoreboard = snd.scoreboard
     ack = c.tcp.ack
     advanced = c.begin_ack(ack, una, now)
-    if advanced:
-        snd.buffer.zerocopy.drop_finished()
     dsack = False
     if not c.use_sack:
         _guess(c, advanced, duplicates, ack)

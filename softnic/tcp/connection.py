@@ -20,8 +20,6 @@ from softnic.tcp.output import request_ack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.transitions import abort, on_fin_queued
 
-_WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
-
 
 @dataclass(frozen=True, slots=True)
 class Established:
@@ -72,7 +70,7 @@ class Connection(Flow):
         Empty if the buffer is full (a `Writable` event follows) or the stream's end is written. Valid until the next
         call of any method of the stack.
         """
-        if self.state not in _WRITABLE or self.snd.fin_queued:
+        if not self.writable or self.snd.fin_queued:
             return memoryview(b"")
         space = self.snd.buffer.write_space()
         if not space:
@@ -101,7 +99,7 @@ class Connection(Flow):
 
     def send_zerocopy(self, memory: memoryview, offset: int, size: int) -> bool:
         """Appends bytes without copying them (`SendBuffer.send_zerocopy`). Returns False if the stream has ended."""
-        if self.state not in _WRITABLE or self.snd.fin_queued:
+        if not self.writable or self.snd.fin_queued:
             return False
         self.snd.buffer.send_zerocopy(memory, offset, size)
         self.tcp.wake(self)
@@ -144,7 +142,7 @@ class Connection(Flow):
 
     def shutdown_write(self) -> None:
         """Queues a FIN behind what is written. Reading continues."""
-        if self.state not in _WRITABLE or self.snd.fin_queued:
+        if not self.writable or self.snd.fin_queued:
             return
         self.snd.queue_fin()
         on_fin_queued(self)
@@ -165,6 +163,14 @@ class Connection(Flow):
     def consume(self, count: int) -> None:
         """Removes `count` bytes from the front of `received`. Raises ValueError if there are fewer."""
         self.rcv.consume(count)
+        self._on_consumed()
+
+    def consumed(self, count: int) -> None:
+        """Counts `count` bytes, which were taken from `received` before, as read."""
+        self.rcv.consumed(count)
+        self._on_consumed()
+
+    def _on_consumed(self) -> None:
         self.readable_notified = False
         if self.rcv.wants_update() and self.state not in HANDSHAKE:
             request_ack(self)

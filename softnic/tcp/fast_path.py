@@ -20,7 +20,7 @@ _OUTPUT = struct.Struct("=3q6I")
 SendOutput = Callable[[Flow, Any, float], Transmitted | None]
 """Sends what an `sn_output` describes, and counts it; None: the peer's MAC address is not known yet."""
 _DELIVER, _WRITABLE, _SCHEDULE, _WAKE = lib.SN_DELIVER, lib.SN_WRITABLE, lib.SN_SCHEDULE, lib.SN_WAKE
-_DATA, _ACK, _RUNS = lib.SN_DATA, lib.SN_ACK, lib.SN_RUNS
+_DATA, _ACK = lib.SN_DATA, lib.SN_ACK
 
 
 class FastPath:
@@ -87,8 +87,6 @@ class FastPath:
 def _finish(flow: Flow, left: int, payload: memoryview) -> None:
     """Does what the fast path left of a received segment."""
     flow.tcp.counters.fast_path_received += 1
-    if left & _RUNS:
-        flow.snd.buffer.zerocopy.drop_finished()
     if left & _DELIVER:
         flow.rcv.append(payload)
     if left & _WRITABLE:

@@ -105,7 +105,7 @@ class Flow(ConnectionFields):
         *("snd", "rcv", "rtt", "congestion", "recovery", "rack", "pacer", "timestamps", "delayed_ack"),
         *("receive_tuning", "send_tuning"),
         *("state", "error", "error_message", "ended", "soft_error", "listener", "peer_scales", "peer_codecs"),
-        *("keepalive", "reported_mtu", "rx_placement", "nic"),
+        *("keepalive", "reported_mtu", "nic"),
     )
 
     # flow.py
@@ -123,6 +123,8 @@ class Flow(ConnectionFields):
     state: State
     established: bool
     """`state` is ESTABLISHED."""
+    writable: bool
+    """`state` is one of WRITABLE."""
     error: int
     """The errno with which the connection ended."""
     error_message: str
@@ -221,8 +223,6 @@ class Flow(ConnectionFields):
     scheduled_at: float
     """Latest time at which the timers are checked."""
 
-    # direct_placement.py
-    rx_placement: Any
     """Chooses the memory into which received bytes are decoded; None: any."""
 
     # softnic/nic/flows.py
@@ -259,7 +259,7 @@ class Flow(ConnectionFields):
         )
         self.user_timeout_s = config.user_timeout_s
         self.peer_scales, self.peer_codecs = False, None
-        self.keepalive = self.reported_mtu = self.rx_placement = self.nic = None
+        self.keepalive = self.reported_mtu = self.nic = None
         self.turn_bytes = TURN_BYTES
         self.last_challenge = -NEVER
         self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.close_at = self.gap_at = NEVER

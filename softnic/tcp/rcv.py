@@ -191,6 +191,10 @@ class ReceiveState(ReceiveFields):
             count -= len(first)
             self.received.popleft()
 
+    def consumed(self, count: int) -> None:
+        """Counts bytes as read that were taken from `received` before."""
+        self.unread -= count
+
     def prune(self) -> None:
         """Drops out-of-order data: the missing bytes have not arrived."""
         self._reassembly.prune()

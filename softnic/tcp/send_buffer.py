@@ -83,10 +83,15 @@ class SendBuffer(SendBufferFields):
         """Number of each tag in C; its index in `_tags`."""
         self._add_tag(1, PLAIN, False)
 
-    def _add_tag(self, position: int, tag: Tag, words: bool) -> None:
+    def number_of(self, tag: Tag) -> int:
+        """Returns the number of a tag in C."""
         number = self._numbers.setdefault(tag, len(self._tags))
         if number == len(self._tags):
             self._tags.append(tag)
+        return number
+
+    def _add_tag(self, position: int, tag: Tag, words: bool) -> None:
+        number = self.number_of(tag)
         if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words):
             raise MemoryError("no memory for a tag")
 
@@ -150,12 +155,7 @@ class SendBuffer(SendBufferFields):
         """
         if self.zerocopy_len(size) != size:
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
-        own = max(self.start, self.zerocopy.zerocopy_end)
-        if self.end > own:
-            self.zerocopy.keep(own, self._memory[own - self.origin : self.end - self.origin])
-        self.zerocopy.send_zerocopy(self.end, memory, offset, size)
-        self.end += size
-        self.origin = self.end
+        self.zerocopy.send_zerocopy(memory, offset, size)
 
     def tag(self, tag: Tag, position: int, words: bool) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
@@ -184,10 +184,6 @@ class SendBuffer(SendBufferFields):
         # quicker than TagRange()
         tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))
         return tag_range, end, closed
-
-    def zerocopy_bytes_before(self, position: int) -> int:
-        """Returns how many zero-copy bytes `release` would complete."""
-        return self.zerocopy.bytes_before(self.segment_start(position))
 
     def release_memory(self) -> None:
         """Releases the memory if it is empty."""

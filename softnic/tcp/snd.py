@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from softnic._flow import Memory, SendFields
-from softnic.tcp import seq
 from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
@@ -68,11 +67,6 @@ class SendState(SendFields):
 
     def queue_fin(self) -> None:
         self.fin_queued = True
-
-    def zerocopy_bytes_before(self, ack: int) -> int:
-        """Returns how many outstanding zero-copy bytes a received acknowledgement will complete."""
-        position = seq.position(self.iss, ack, self.snd_una)
-        return self.buffer.zerocopy_bytes_before(position) if position <= self.snd_nxt else 0
 
     @property
     def fin_acknowledged(self) -> bool:

@@ -27,6 +27,9 @@ HANDSHAKE = frozenset({State.SYN_SENT, State.SYN_RECEIVED})
 SENDING = frozenset({State.ESTABLISHED, State.CLOSE_WAIT, State.FIN_WAIT_1, State.CLOSING, State.LAST_ACK})
 """Data or a FIN may have to be sent or retransmitted."""
 
+WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
+"""This side's direction is not closed."""
+
 RECEIVING = frozenset({State.ESTABLISHED, State.FIN_WAIT_1, State.FIN_WAIT_2})
 """The peer's FIN was not received: its data is accepted."""
 

@@ -7,13 +7,14 @@ import errno
 from softnic.tcp import arm_timers, keepalive
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import cancel_output, send_reset
-from softnic.tcp.state import AFTER_OUR_FIN, State
+from softnic.tcp.state import AFTER_OUR_FIN, WRITABLE, State
 from softnic.tcp.trim import cancel_trim
 
 
 def _enter(c: Flow, state: State) -> None:
     c.state = state
     c.established = state is State.ESTABLISHED
+    c.writable = state in WRITABLE
 
 
 def open_active(c: Flow) -> None:

@@ -13,7 +13,6 @@ from softnic import codecs
 from softnic.codecs import Codec
 from tests.codecs.cases import Fence, encode_prefix, mixed_words
 from tests.facades.codecs import (
-    BlockReducer,
     Floats,
     ReduceOp,
     combine,
@@ -205,28 +204,3 @@ def test_only_float32_is_fused_with_codecs() -> None:
     ):
         with pytest.raises(TypeError, match="float64"):
             call()
-
-
-@pytest.mark.parametrize("operation", ReduceOp)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint64"])
-def test_a_block_is_combined_with_bytes_of_any_alignment(operation: ReduceOp, dtype: str) -> None:
-    """Part by part, as they come, into another block or into the same one."""
-    rng = np.random.default_rng(7)
-    base, received = (rng.integers(-100, 100, 500).astype(dtype) for _ in range(2))
-    expected = combine(operation, received, base)
-    data = memoryview(b"x" + received.tobytes())[1:]
-    for result in (np.empty_like(base), base):
-        reducer, size = BlockReducer(operation, base, result), base.itemsize
-        for start, end in ((0, 1), (1, 8), (8, 8), (8, 333), (333, 500)):
-            reducer(data[start * size : end * size], start * size)
-        assert result.tobytes() == expected.tobytes()
-
-
-def test_a_block_is_not_combined_beyond_its_end() -> None:
-    block = np.zeros(4, np.float32)
-    reducer = BlockReducer(ReduceOp.SUM, block, block)
-    for offset, size in ((4, 16), (-4, 4), (16, 4)):
-        with pytest.raises(ValueError, match="of a block of 16"):
-            reducer(memoryview(bytes(size)), offset)
-    with pytest.raises(TypeError, match="complex128"):
-        BlockReducer(ReduceOp.SUM, np.zeros(1, np.complex128), np.zeros(1, np.complex128))

@@ -360,7 +360,6 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
     assert not executor.is_busy
     until_all_failed(group)
     for member in group.members:
-        assert all(connection.rx_placement is None for connection in member.node.host.tcp.connections)
         assert member.executor is not None
         posted(group, member.rank)
         assert not member.executor.is_busy

@@ -21,11 +21,13 @@ import numpy as np
 from softnic import codecs
 from tests.facades.collectives import CollectiveEngine, nbytes
 from tests.facades.comm import NicConnection, Transport, raw
+from tests.facades.flow import FlowMemory
 from tests.facades.ipc import CancelRequest, Region, StagedPart, WorkRequest, work_queue
+from tests.facades.packet import PLAIN, Tag
+from tests.facades.tcp import COMPRESSED_TOS
 
 TABLE = "bounded:10"
 """The codec of the NICs' offload tables."""
-BLOCK = 64
 BUFFER = 1 << 20
 
 MODULE = SimpleNamespace(socket=stdlib.socket, info=lambda _: SimpleNamespace(codec=TABLE))
@@ -37,20 +39,22 @@ class SocketStream:
 
     rounded_bytes = 0
     """Of all streams, since the counter was last set to 0."""
-    zerocopy_bytes = completed_bytes = 0
-    zerocopy_pending = False
 
     def __init__(self, connection: stdlib.socket) -> None:
         self._socket = connection.dup()
         self._socket.setblocking(False)
         self.received: deque[memoryview] = deque()
-        self.unread = 0
+        self._numbers = FlowMemory(BUFFER)
+        self._buffer = self._numbers.send_buffer
+        self.flow, self.port = self._numbers.c, self._numbers.port
         self._out = bytearray()
-        self._partial = b""
-        self._codec: str | None = None
         self._ending = False
         self.is_failed = self.is_ended = False
         self.end_reason = "it closed its connection"
+
+    @property
+    def unread(self) -> int:
+        return self._numbers.receive.unread
 
     @property
     def fd(self) -> int:
@@ -74,10 +78,11 @@ class SocketStream:
             self.is_ended = not data
             if data:
                 self.received.append(memoryview(data))
-                self.unread += len(data)
+                self._numbers.receive.unread += len(data)
 
     def flush(self) -> bool:
         """Send what the socket takes; return whether it took anything."""
+        self.wake()
         before = len(self._out)
         with suppress(BlockingIOError):
             while self._out:
@@ -98,50 +103,54 @@ class SocketStream:
         )
 
     def consume(self, count: int) -> None:
-        self.unread -= count
+        self.consumed(count)
         while count:
             view = self.received.popleft()
             if len(view) > count:
                 self.received.appendleft(view[count:])
             count -= min(count, len(view))
 
-    def read_into(self, memory: memoryview, start: int, limit: int) -> int:
-        done = 0
-        while self.received and done < limit:
-            part = self.received[0][: limit - done]
-            memory[start + done : start + done + len(part)] = part
-            done += len(part)
-            self.consume(len(part))
-        return done
-
-    def set_placement(self, placement: Any) -> None:
-        """Nothing is placed before it is received."""
-
-    def set_codec(self, codec: str | None) -> None:
-        assert not self._partial, "another codec in the middle of a block"
-        self._codec = codec
-
     def send(self, data: bytes | memoryview) -> int:
         taken = bytes(data[: max(0, BUFFER - len(self._out))])
-        if self._codec is None:
-            self._out += taken
-        else:
-            given = self._partial + taken
-            whole = len(given) // BLOCK * BLOCK
-            self._out += raw(codecs.get(self._codec).roundtrip(np.frombuffer(given[:whole], np.float32)))
-            self._partial = given[whole:]
-            SocketStream.rounded_bytes += whole
+        self._out += taken
         return len(taken)
 
-    def send_zerocopy(self, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
-        return self.send(memory[start : start + size]), False
+    def send_blocks(self) -> None:
+        self._buffer.set_blocks(True)
 
-    def reclaim(self, position: int) -> None:
-        """Nothing is read after it was sent."""
+    def tag_of(self, codec: str | None) -> tuple[int, int, bool]:
+        tag = PLAIN if codec is None else Tag(COMPRESSED_TOS, codec)
+        return self._buffer.number_of(tag), tag.tos, codec is not None
+
+    def keep_received(self) -> None:
+        while self.received:
+            self._numbers.keep(self.received.popleft())
+
+    def consumed(self, count: int) -> None:
+        self._numbers.receive.unread -= count
+
+    def reserve(self) -> None:
+        self._buffer.write_space()
+
+    def wake(self) -> None:
+        """Take from the send buffer what there is space for."""
+        buffer, send = self._buffer, self._numbers.send
+        while len(self._out) < BUFFER and send.snd_nxt < buffer.end:
+            tag_range, end, _ = buffer.extent(send.snd_nxt, False)
+            if end == send.snd_nxt:
+                break
+            data = bytes(buffer.view(send.snd_nxt, end))
+            if tag_range.words:
+                assert tag_range.tag.codec is not None
+                data = raw(codecs.get(tag_range.tag.codec).roundtrip(np.frombuffer(data, np.float32))).tobytes()
+                SocketStream.rounded_bytes += len(data)
+            self._out += data
+            send.snd_nxt = end
+        buffer.release(send.snd_nxt)
 
     @property
     def unsent(self) -> int:
-        return len(self._out)
+        return len(self._out) + self._buffer.end - self._numbers.send.snd_nxt
 
     @property
     def is_open(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from softnic.codecs import threads
 from softnic.codecs.combine import (
     BFLOAT16,
-    BlockReducer,
     ReduceOp,
     combine,
     combine_encode,
@@ -22,7 +21,6 @@ from softnic.codecs.registry import Floats
 
 __all__ = [
     "BFLOAT16",
-    "BlockReducer",
     "Floats",
     "Payload",
     "PayloadHeader",

@@ -125,7 +125,7 @@ def unreleased(daemon: Daemon) -> dict[str, int]:
         "regions": len(daemon.regions._memory),
         "region bytes": daemon.regions.counters.region_bytes,
         "connections": len(daemon.host.tcp.connections),
-        "placements": sum(each.rx_placement is not None for each in daemon.host.tcp.connections),
+        "ports with steps": sum(bool(stream.c.steps) for stream in daemon.streams.table.streams.values()),
     }
     return {kind: count for kind, count in held.items() if count}
 

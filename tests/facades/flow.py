@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from softnic._flow import ConnectionFields, ReceiveFields, SendFields
+from softnic._native import ffi, lib
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.connection import Connection
 from softnic.tcp.rcv import ReceiveState
@@ -9,7 +11,46 @@ from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
-__all__ = ["FlowView", "flow"]
+__all__ = ["FlowMemory", "FlowView", "flow"]
+
+
+class _Send(SendFields):
+    __slots__ = ()
+
+    snd_una: int
+    snd_nxt: int
+
+
+class _Receive(ReceiveFields):
+    __slots__ = ()
+
+    unread: int
+
+
+class _Connection(ConnectionFields):
+    __slots__ = ()
+
+    established: bool
+    writable: bool
+
+
+class FlowMemory:
+    """The numbers of an established connection without a stack, and a port that keeps what it received."""
+
+    def __init__(self, capacity: int) -> None:
+        connection = _Connection()
+        memory = connection.memory
+        self._connection = connection
+        connection.established = connection.writable = True
+        self.c = ffi.cast("sn_flow *", memory.address)
+        self.port = ffi.gc(ffi.new("sn_port *"), lib.sn_port_clear)
+        self.send_buffer = SendBuffer(capacity, memory=memory)
+        self.send, self.receive = _Send(memory=memory), _Receive(memory=memory)
+        self.send.snd_una = self.send.snd_nxt = 1
+
+    def keep(self, data: memoryview) -> None:
+        """Keep received bytes in the port."""
+        assert not lib.sn_port_keep_copy(self.port, ffi.from_buffer(data), len(data))
 
 
 class FlowView:

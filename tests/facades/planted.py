@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic.collectives.steps import ReduceRecv
+from softnic.collectives.steps import EngineOp
 from softnic.packet.segment import Tag
 from softnic.tcp import timers
 from softnic.tcp.budget import Budget
@@ -73,7 +73,7 @@ def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_out_the_last_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what a reduction does when its last operand has arrived."""
-    monkeypatch.setattr(ReduceRecv, "set_last", lambda *_: None)
+    monkeypatch.setattr(EngineOp, "round_by", lambda *_: None)
 
 
 def leak_buffer_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from softnic.tcp.connection import Closed, Connection, Established, Readable, Wr
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.cubic import BETA, Cubic
 from softnic.tcp.delayed_ack import NEVER, DelayedAck
-from softnic.tcp.direct_placement import PlacementCursor, set_rx_placement
 from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
@@ -25,7 +24,7 @@ from softnic.tcp.liveness import QUIET_S, PeerFound, PeerLost
 from softnic.tcp.neighbours import MAX_ENTRIES, Neighbours
 from softnic.tcp.pacing import Pacer
 from softnic.tcp.path_mtu import LEAST_PATH_MTU, update_mss
-from softnic.tcp.peer_stream import peer_streams
+from softnic.tcp.peer_stream import COMPRESSED_TOS, peer_streams
 from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from softnic.tcp.rack import MinimumRtt, Rack
 from softnic.tcp.rcv import ReceiveState
@@ -38,11 +37,12 @@ from softnic.tcp.send_buffer import CUT, SendBuffer
 from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
-from softnic.tcp.zerocopy import ZeroCopyRuns
+from softnic.tcp.zerocopy import address_of
 
 __all__ = [
     "ALGORITHMS",
     "BETA",
+    "COMPRESSED_TOS",
     "CUT",
     "HANDSHAKE",
     "LARGEST_WINDOW",
@@ -77,7 +77,6 @@ __all__ = [
     "PathMtus",
     "PeerFound",
     "PeerLost",
-    "PlacementCursor",
     "Rack",
     "Readable",
     "Reassembly",
@@ -95,7 +94,8 @@ __all__ = [
     "TcpConfig",
     "TcpStack",
     "Writable",
-    "count_copied_out",
+    "address_of",
+    "copied_out",
     "forget_neighbours",
     "isn",
     "learn_neighbour",
@@ -109,7 +109,6 @@ __all__ = [
     "send_memory",
     "seq",
     "set_reordering_window",
-    "set_rx_placement",
     "stamp",
     "tag_ranges",
     "update_mss",
@@ -157,18 +156,9 @@ def receive_memory(receive: ReceiveState) -> int:
     return len(receive._chunk)
 
 
-def count_copied_out(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the bytes that send buffers copy from now on, so that a writer has its memory back; one entry a call."""
-    copied: list[int] = []
-    copy_out = ZeroCopyRuns.copy_out
-
-    def counted(runs: ZeroCopyRuns, count: int | None = None) -> None:
-        before = runs.outstanding
-        copy_out(runs, count)
-        copied.append(before - runs.outstanding)
-
-    monkeypatch.setattr(ZeroCopyRuns, "copy_out", counted)
-    return copied
+def copied_out(connection: Connection) -> int:
+    """Return how many zero-copy bytes a connection has copied so that the writer had its memory back."""
+    return connection.snd.buffer.zerocopy.copied_out
 
 
 def tag_ranges(buffer: SendBuffer) -> int:

@@ -43,10 +43,7 @@ def apply(buffer: SendBuffer | ReferenceSendBuffer, kind: str, size: int, seed: 
             buffer.zerocopy.copy_out(size if seed % 2 else None)
         elif kind == "release":
             position = min(buffer.end, buffer.start + size)
-            completed = buffer.zerocopy.completed_bytes
-            expected = buffer.zerocopy_bytes_before(position) if isinstance(buffer, SendBuffer) else None
             buffer.release(position)
-            assert expected in (None, buffer.zerocopy.completed_bytes - completed)
         elif kind == "blocks":
             buffer.set_blocks(bool(seed % 2))
         elif kind == "floats" and seed % 16 == 0:

@@ -95,7 +95,7 @@ static void check_send_buffer(void)
     for (int64_t index = 0; index < b->runs_count; index++) {
         const sn_send_run *run = b->runs + b->runs_first + index;
         CHECK(run->start == at && run->end > at);
-        outstanding += run->external ? run->end - run->start : 0;
+        outstanding += run->copy ? 0 : run->end - run->start;
         at = run->end;
     }
     CHECK(at == b->zerocopy_end && outstanding == b->outstanding);
@@ -212,10 +212,13 @@ static void check_output(const sn_output *out, int64_t frames, uint32_t done)
     CHECK(out->end <= flow.send.snd_una + flow.send.snd_wnd);
     const sn_tag_range *first = sn_send_buffer_tag_range(b, out->start);
     CHECK(first == sn_send_buffer_tag_range(b, out->end - 1) && out->block_offset < 64);
-    const bool zerocopy = out->start < b->zerocopy_end;
-    const uint8_t *memory = zerocopy ? lent : written;
-    CHECK(out->data >= memory && out->data + (out->end - out->start) <= memory + (zerocopy ? MOST : 2 * CAPACITY));
-    CHECK(zerocopy || out->data == written + (out->start - b->origin));
+    if (out->start >= b->zerocopy_end) {
+        CHECK(out->data == written + (out->start - b->origin) && out->data + (out->end - out->start) <= written + 2 * CAPACITY);
+        return;
+    }
+    const sn_send_run *run = sn_send_buffer_run_at(b, out->start);
+    CHECK(out->end <= run->end && out->data == run->data + (out->start - run->start));
+    CHECK(run->copy || (run->data >= lent && run->data + (run->end - run->start) <= lent + MOST));
 }
 
 /* What Python does where the C refuses: it sends a frame at most, and makes room for more. */
@@ -290,21 +293,12 @@ static void write_zerocopy(int64_t size)
 {
     sn_send_buffer *b = &flow.send_buffer;
     const sn_tag_range *range = sn_send_buffer_last_range(b);
-    const int64_t own = b->start > b->zerocopy_end ? b->start : b->zerocopy_end;
     if (range->words && ((b->end - range->origin) % 64 || size % 64))
         return;
-    if (!size || lent_at + size + (b->end - own) > MOST || b->end + size >= MOST || range->start > b->end)
+    if (!size || lent_at + size > MOST || b->end + size >= MOST || range->start > b->end)
         return;
-    if (b->end > own) {
-        CHECK(sn_send_buffer_add_run(b, own, lent + lent_at, b->end - own, false, false) == 0);
-        lent_at += b->end - own;
-    }
-    const sn_send_run *last = b->runs_count ? sn_send_buffer_run_at(b, b->zerocopy_end - 1) : NULL;
-    const bool joins = last && last->external && last->data + (last->end - last->start) == lent + lent_at;
-    CHECK(sn_send_buffer_add_run(b, b->end, lent + lent_at, size, true, joins) == 0);
+    CHECK(sn_send_buffer_send_zerocopy(b, lent + lent_at, size, 0) == 0);
     lent_at += size;
-    b->end += size;
-    b->origin = b->end;
 }
 
 static void tag(uint32_t number)

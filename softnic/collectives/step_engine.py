@@ -1,0 +1,72 @@
+"""The operations in progress on one rank, whose steps C executes (native/engine.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from softnic._native import ffi, lib
+from softnic.collectives.peer_queue import PeerQueue, Step
+from softnic.collectives.steps import EngineOp, combine_in_python
+from softnic.collectives.stream import PeerStream
+
+
+class StepEngine:
+    """Operations, and the queues to other ranks in the order in which they are served."""
+
+    def __init__(self) -> None:
+        self.c = ffi.new("sn_engine *")
+        """The same for turns in C."""
+        self.active: dict[int, EngineOp] = {}
+        """Operations by number."""
+        self._receive_order: Sequence[PeerQueue] = ()
+        self._send_order: Sequence[PeerQueue] = ()
+        self._orders: tuple[Any, ...] = ()
+
+    def queue(self, rank: int, stream: PeerStream) -> PeerQueue:
+        """Return a queue for the steps over a stream."""
+        return PeerQueue(rank, stream, self.c, self._combine)
+
+    def _combine(self, step: Step, data: memoryview) -> None:
+        combine_in_python(self.active[step.op.number], step, data)
+
+    def set_order(self, receive: Sequence[PeerQueue], send: Sequence[PeerQueue]) -> None:
+        """Serve these queues from now on, which are the same in another order."""
+        self._receive_order, self._send_order = receive, send
+        self._orders = tuple(ffi.new("sn_step_queue *[]", [queue.c for queue in order]) for order in (receive, send))
+        self.c.receive_order, self.c.send_order = self._orders
+        self.c.queue_count = len(send)
+
+    def add(self, op: EngineOp) -> None:
+        """Add an operation."""
+        self.active[op.number] = op
+        self.c.is_active = True
+
+    def count_done(self, op: EngineOp) -> None:
+        """Count a step or a header of an operation as done."""
+        lib.sn_engine_count_done(self.c, op.c)
+
+    def move(self) -> Iterator[int]:
+        """Move all blocks as far as that is possible now. Yields the operations that are complete."""
+        moved = True
+        while moved:  # bytes of one stream may be what a step of another waits for
+            moved = False
+            for queue in self._receive_order:
+                if queue.is_waiting and queue.receive():
+                    moved = True
+        for queue in self._send_order:
+            queue.send()
+        while number := lib.sn_engine_take_completed(self.c):
+            del self.active[number]
+            yield number
+        self.c.is_active = bool(self.active)
+
+    def keep_received(self) -> None:
+        """Move received bytes to where turns in C read them."""
+        for queue in self._send_order:
+            queue.stream.keep_received()
+
+    def clear(self) -> None:
+        """Forget all operations: the queues have been dropped."""
+        self.active.clear()
+        self.c.is_active = False
