@@ -213,6 +213,14 @@ REQUEST_NULL = Request()
 """Equal to every Request that was waited for."""
 
 
+def wait_within(request: Request, limit_s: float) -> bool:
+    """Wait for the result, for `limit_s` at most. Return whether the request is settled; it does not change."""
+    posted = request._posted
+    if posted is not None and not posted.settled and posted.queue is not None:
+        wait([posted.queue], lambda: posted.settled, limit_s)
+    return posted is None or posted.settled
+
+
 def _active(requests: Iterable[Request]) -> list[Request]:
     return [request for request in requests if request]
 

@@ -7,9 +7,11 @@ another thread has handled the completion that it waits for.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Protocol
@@ -104,24 +106,31 @@ class LoopWaiter:
         self._timer = self._loop.call_later(HEARTBEAT_INTERVAL_S, self._on_timer)
 
 
-def wait(queues: Iterable[Waitable], done: Callable[[], bool]) -> None:
-    """Return when `done()`, which is called whenever something has happened in one of the queues.
+def wait(queues: Iterable[Waitable], done: Callable[[], bool], limit_s: float = math.inf) -> None:
+    """Return when `done()`, which is called whenever something has happened in one of the queues, or after `limit_s`.
 
     An exception of a signal handler leaves everything as it was.
     """
-    queues, waker = list(queues), Waker()
+    queues, until = list(queues), time.monotonic() + limit_s
+    waker = _idle_wakers.pop() if _idle_wakers else Waker()
     with ExitStack() as stack:
+        stack.callback(_idle_wakers.append, waker)
         for queue in queues:
             stack.enter_context(queue.waking(waker))
         while True:
             for queue in queues:
                 queue.advance()
-            if done():
+            if done() or (left_s := until - time.monotonic()) <= 0:
                 return
             poll = select.poll()
             poll.register(waker.fd, select.POLLIN)
             for fd, events in (queue.poll_events for queue in queues):
                 if fd >= 0:
                     poll.register(fd, events)
-            poll.poll(HEARTBEAT_INTERVAL_S * 1000)
+            poll.poll(math.ceil(min(left_s, HEARTBEAT_INTERVAL_S) * 1000))
             waker.clear()
+
+
+_idle_wakers: list[Waker] = []
+"""For the next `wait`: a file descriptor is kept for each thread that has waited at the same time as others."""
+os.register_at_fork(after_in_child=_idle_wakers.clear)

@@ -95,7 +95,8 @@ class SoftnicGroup(Identity):
     def _submit(
         self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], opts: Any, timeout: Any = None
     ) -> SoftnicWork:
-        return self._thread.submit(call, items, outputs, seconds(opts, timeout, self._timeout_s))
+        waits = getattr(opts, "asyncOp", True) is False
+        return self._thread.submit(call, items, outputs, seconds(opts, timeout, self._timeout_s), waits=waits)
 
     # -- reductions --------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,11 @@
-"""The thread of a process group, which makes all calls of the group's communicator.
+"""The thread of a process group, which makes the calls of the group's communicator.
 
 Calls start in the order in which they were submitted, run concurrently, and complete when all their work items are
 done. An error of any call ends the group: the calls in progress and all later ones fail with it.
+
+A collective that its caller waits for at once is made by the caller's own thread while the group's thread has nothing
+to do: waking two threads, one after the other, takes longer than a small collective. The group's thread takes it over
+if the caller is interrupted, or does not only wait.
 """
 
 from __future__ import annotations
@@ -31,10 +35,18 @@ class _PendingCall:
     def __init__(self, work: SoftnicWork, items: Sequence[WorkItem]) -> None:
         self.work = work
         self.items = items
+        self.started = False
+        self.taken_over = False
+        """By the thread, from the caller."""
 
     @property
     def done(self) -> bool:
         return all([item.done for item in self.items])
+
+    def start(self, context: ExecContext) -> None:
+        self.started = True
+        for item in self.items:
+            item.start(context)
 
     def finish(self) -> None:
         for item in self.items:
@@ -54,6 +66,10 @@ class GroupThread:
         self._new: deque[_PendingCall] = deque()
         self._calls: list[_PendingCall] = []
         """In progress; used by the thread only."""
+        self._of_callers: set[_PendingCall] = set()
+        """In progress in their callers' threads."""
+        self._serving = False
+        """Whether the thread has calls in progress."""
         self._reason = ""
         """Why no further call is accepted."""
         self._closing = False
@@ -62,18 +78,27 @@ class GroupThread:
         self._thread.start()
         _open.add(self)
 
-    def submit(self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], timeout_s: float) -> SoftnicWork:
-        """Start a call and return its Work. `call` names it in errors."""
+    def submit(
+        self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], timeout_s: float, *, waits: bool = False
+    ) -> SoftnicWork:
+        """Start a call and return its Work. `call` names it in errors. `waits`: the caller waits for it at once."""
         work = SoftnicWork(call, outputs, timeout_s, self.abort)
+        pending = _PendingCall(work, items)
         with self._lock:
+            if not self._reason and waits and self._is_idle and all([item.can_wait for item in items]):
+                self._start_in_caller(pending)
+            elif not self._reason:
+                self._new.append(pending)
             reason = self._reason
-            if not reason:
-                self._new.append(_PendingCall(work, items))
         if reason:
             work.fail(f"{work.call}: {reason}")
-        else:
+        if reason or not pending.started:
             self._loop.wake()
         return work
+
+    @property
+    def _is_idle(self) -> bool:
+        return not self._serving and not self._new and not self._closing
 
     def abort(self, reason: str) -> None:
         """End the group on all ranks at once."""
@@ -85,10 +110,56 @@ class GroupThread:
         """End the group on this rank after the calls in progress. Other ranks may continue without this one."""
         with self._lock:
             self._closing = True
+            started = list(self._of_callers)
+        for call in started:
+            self._take_over(call)
         self._loop.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_S)
         _open.discard(self)
+
+    # -- in the caller's thread --------------------------------------------------------------------------------------
+
+    def _start_in_caller(self, call: _PendingCall) -> None:
+        """Start a call that its caller waits for. An error ends the group."""
+        try:
+            with torch.inference_mode():
+                call.start(self._context)
+        except Exception as error:
+            self._reason = str(error)
+            return
+        self._of_callers.add(call)
+        call.work.leave_to_caller(lambda limit_s: self._wait_in_caller(call, limit_s), lambda: self._take_over(call))
+
+    def _wait_in_caller(self, call: _PendingCall, limit_s: float) -> None:
+        """Complete a call of this thread, unless the group's thread takes it over. It does so after `limit_s`."""
+        try:
+            if all([item.wait(limit_s) for item in call.items]) and self._withdraw(call):
+                with torch.inference_mode():
+                    call.finish()
+        except Exception as error:
+            self._end(str(error))
+            call.work.fail(f"{call.work.call}: {self._reason}")
+            self._loop.wake()
+        finally:
+            if not call.work.is_settled:
+                self._take_over(call)
+
+    def _withdraw(self, call: _PendingCall) -> bool:
+        """Return whether a call is left to its caller, which finishes it now."""
+        with self._lock:
+            self._of_callers.discard(call)
+            return not call.taken_over
+
+    def _take_over(self, call: _PendingCall) -> None:
+        """Have the thread complete a call."""
+        with self._lock:
+            if call.taken_over:
+                return
+            call.taken_over = True
+            self._of_callers.discard(call)
+            self._new.append(call)
+        self._loop.wake()
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 
@@ -111,7 +182,8 @@ class GroupThread:
         """Return True when there is a call, False if there will be none."""
         while True:
             with self._lock:
-                if self._new:
+                self._serving = bool(self._new)
+                if self._serving:
                     return True
                 if self._closing or self._reason:
                     self._reason = self._reason or "it was destroyed"
@@ -125,8 +197,8 @@ class GroupThread:
         while self._new:
             call = self._new.popleft()
             self._calls.append(call)
-            for item in call.items:
-                item.start(self._context)
+            if not call.started:
+                call.start(self._context)
         for call in [call for call in self._calls if call.done]:
             call.finish()
             self._calls.remove(call)

@@ -1,13 +1,15 @@
 """The Work that a collective call of torch returns, and the Future that DDP and FSDP wait for.
 
-The thread of the process group completes a Work. Futures are completed in threads of their own: callbacks that are
-chained to them may wait for further collectives, as PowerSGD's hook does, and would block the group's thread.
+The thread of the process group completes a Work, or the one that waits for it (group_thread.py). Futures are completed
+in threads of their own: callbacks that are chained to them may wait for further collectives, as PowerSGD's hook does,
+and would block the group's thread.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -36,6 +38,17 @@ class SoftnicWork(Untraced, dist.Work):
         self._lock = threading.Lock()
         self._future: Future[Any] | None = None
         self._visible: Future[Any] | None = None
+        self._wait_in_caller: Callable[[float], object] | None = None
+        self._take_over: Callable[[], object] | None = None
+
+    # -- for the thread that makes the call --------------------------------------------------------------------------
+
+    def leave_to_caller(self, wait: Callable[[float], object], take_over: Callable[[], object]) -> None:
+        """Have `wait` complete this when it is waited for, within a time limit.
+
+        `take_over` has the group's thread complete it.
+        """
+        self._wait_in_caller, self._take_over = wait, take_over
 
     # -- for the group's thread -------------------------------------------------------------------------------------
 
@@ -53,6 +66,7 @@ class SoftnicWork(Untraced, dist.Work):
         with self._lock:
             self._done.set()
             future = self._future
+        self._wait_in_caller = self._take_over = None  # ends a cycle of references, and with it the memory of the call
         if future is not None:
             future_threads.run(lambda: future.set_result(None))
 
@@ -67,8 +81,13 @@ class SoftnicWork(Untraced, dist.Work):
             If the call failed; the error names the rank. Also if the timeout (of this method, or the group's) expires;
             the group is unusable then.
         """
-        limit_s = timeout.total_seconds() or self._timeout_s
-        if not self._done.wait(limit_s):
+        limit_s = left_s = timeout.total_seconds() or self._timeout_s
+        wait, self._wait_in_caller = self._wait_in_caller, None
+        if wait is not None:
+            until = time.monotonic() + limit_s
+            wait(limit_s)
+            left_s = max(0.0, until - time.monotonic())
+        if not self._done.is_set() and not self._done.wait(left_s):
             self._expire(f"{self.call} took longer than the timeout of {limit_s:g} s")
             self._done.wait()
         self._raise()
@@ -76,6 +95,7 @@ class SoftnicWork(Untraced, dist.Work):
 
     def get_future(self) -> Future[Any]:
         """Return a future of the list of outputs."""
+        self._have_taken_over()
         with self._lock:
             if self._visible is None:
                 self._future = Future()
@@ -85,7 +105,13 @@ class SoftnicWork(Untraced, dist.Work):
                     self._future.set_result(None)
             return self._visible
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was reported to be complete or to have failed."""
+        return self._done.is_set()
+
     def is_completed(self) -> bool:
+        self._have_taken_over()
         return self._done.is_set()
 
     def is_success(self) -> bool:
@@ -110,6 +136,11 @@ class SoftnicWork(Untraced, dist.Work):
     def _outcome(self, _: Future[Any]) -> list[Any]:
         self._raise()
         return self._outputs
+
+    def _have_taken_over(self) -> None:
+        take_over = self._take_over
+        if take_over is not None:
+            take_over()
 
     def _raise(self) -> None:
         if self._error is not None:

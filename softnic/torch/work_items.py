@@ -14,7 +14,7 @@ import torch
 
 from softnic.comm import Communicator
 from softnic.comm.progress_loop import ProgressLoop, Receiving, Sending
-from softnic.comm.request import Request
+from softnic.comm.request import Request, wait_within
 from softnic.comm.scratch import Scratch
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
 from softnic.torch.reduction import Fold, Multiplier, divide
@@ -42,6 +42,15 @@ class WorkItem(ABC):
 
     source = -1
     """The rank that a message came from, once it has arrived."""
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether any thread can start it, `wait` for it and finish it."""
+        return False
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait until it is done, or for `limit_s`; return whether it is done."""
+        raise NotImplementedError
 
     @abstractmethod
     def start(self, context: ExecContext) -> None:
@@ -90,6 +99,13 @@ class NicCollective(WorkItem):
         self._after = after
         self._divisor = divisor
         self._fold = fold
+
+    @property
+    def can_wait(self) -> bool:
+        return not self._ready.events  # copies of GPU tensors are made on the streams of the group's thread
+
+    def wait(self, limit_s: float) -> bool:
+        return wait_within(self._request, limit_s)
 
     def start(self, context: ExecContext) -> None:
         self._buffer = context.stage(self._count, self._dtype)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from softnic.torch import gpu_copies, hooks
+from softnic.torch import gpu_copies, hooks, work_items
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import Compression
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
@@ -26,6 +26,7 @@ __all__ = [
     "fill",
     "hook",
     "hooks",
+    "interrupt_waits",
     "pin_by",
     "untraced",
 ]
@@ -34,3 +35,12 @@ __all__ = [
 def pin_by(monkeypatch: pytest.MonkeyPatch, pin: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Let `pin` allocate memory for copies from and to a GPU; its argument is a tensor of that shape and type."""
     monkeypatch.setattr(gpu_copies, "_pinned", pin)
+
+
+def interrupt_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt callers that wait for a collective of their own, as Ctrl-C does."""
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work_items, "wait_within", interrupted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch._C._distributed_c10d import HashStore, _make_nccl_premul_sum
 from torch.futures import Future
 
 from softnic import codecs
-from tests.facades.torch_backend import Compression, SoftnicGroup
+from tests.facades.torch_backend import Compression, SoftnicGroup, interrupt_waits
 from tests.torch.groups import outcomes, run
 from tests.torch.test_collectives import options, own, reducing
 
@@ -316,3 +317,90 @@ def test_a_call_that_times_out_ends_the_group() -> None:
 
     text = outcomes(2, program)[0]
     assert "recv: recv took longer than the timeout of 0.05 s" in text
+
+
+# -- calls that are waited for at once, as of dist.all_reduce without async_op ----------------------------------------
+
+
+def waited() -> Any:
+    chosen = dist.AllreduceOptions()
+    chosen.asyncOp = False
+    return chosen
+
+
+def test_calls_that_are_waited_for_at_once_mix_with_others() -> None:
+    def program(group: SoftnicGroup) -> list[float]:
+        tensors = [torch.full((50,), float(index)) for index in range(9)]
+        for index in range(0, 9, 3):
+            group.allreduce([tensors[index]], waited()).wait()
+            later = group.allreduce([tensors[index + 1]])
+            group.allreduce([tensors[index + 2]], waited()).wait()
+            later.wait()
+        return [float(tensor[-1]) for tensor in tensors]
+
+    assert run(3, program) == [[3.0 * index for index in range(9)]] * 3
+
+
+def test_a_call_whose_caller_does_something_else_than_wait_is_completed() -> None:
+    def program(group: SoftnicGroup) -> list[float]:
+        tensors = [torch.ones(7) for _ in range(3)]
+        group.allreduce([tensors[0]], waited()).get_future().wait()
+        polled = group.allreduce([tensors[1]], waited())
+        while not polled.is_completed():
+            time.sleep(0.001)
+        group.allreduce([tensors[2]], waited())  # nobody waits: completed before the group ends
+        group.shutdown()
+        return [float(tensor[-1]) for tensor in tensors]
+
+    assert run(2, program) == [[2.0] * 3] * 2
+
+
+def test_a_message_of_another_thread_is_sent_while_a_caller_waits() -> None:
+    def program(group: SoftnicGroup) -> float:
+        tensor, message = torch.ones(5), torch.full((3,), 7.0)
+        if group.rank() == 1:
+            group.recv([message.zero_()], 0).wait()
+            group.allreduce([tensor], waited()).wait()
+            return float(message[0] + tensor[0])
+        work = group.allreduce([tensor], waited())
+        waiter = threading.Thread(target=work.wait)
+        waiter.start()
+        group.send([message], 1).wait()
+        waiter.join(60)
+        return float(message[0] + tensor[0])
+
+    assert run(2, program) == [9.0, 9.0]
+
+
+@pytest.mark.parametrize("how", ["interrupted", "aborted", "left", "late"])
+def test_a_wait_that_ends_without_a_result(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = threading.Event()
+
+    def program(group: SoftnicGroup) -> str:
+        tensor = torch.ones(4)
+        if group.rank() == 1:
+            if how == "aborted":
+                group.abort()
+            elif how == "left":
+                group.shutdown()
+            else:
+                met.wait(60)
+                if how == "interrupted":
+                    group.allreduce([tensor]).wait()
+            return ""
+        work = group.allreduce([tensor], waited())
+        if how == "interrupted":
+            with monkeypatch.context() as patch:
+                interrupt_waits(patch)
+                with pytest.raises(KeyboardInterrupt):
+                    work.wait()
+            met.set()
+            work.wait()
+            return f"{tensor[0]:g}"
+        with pytest.raises(dist.DistBackendError) as caught:
+            work.wait(timedelta(seconds=0.05 if how == "late" else 30))
+        met.set()
+        return str(caught.value)
+
+    expected = {"interrupted": "2", "aborted": "rank 1 aborted", "left": "rank 1", "late": "timeout of 0.05 s"}
+    assert expected[how] in outcomes(2, program)[0]
