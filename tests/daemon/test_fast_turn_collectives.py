@@ -1,0 +1,152 @@
+"""Turns in C execute collectives as Python's turns do: the same results, over real sockets, on a clock of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import random
+import socket
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.daemon.wired_nics import PORT, Mode, WiredNics
+from tests.facades.collectives import schedule
+from tests.facades.comm import name_of
+from tests.facades.ipc import WorkCompletion, WorkFailed, WorkRequest, control, work_queue
+
+REGION = 1 << 20
+HALF = REGION // 2
+KINDS = (
+    ("allreduce", "SUM", "float32", "bounded:10"), ("allreduce", "AVG", "float32", "bfp:7"),
+    ("allreduce", "SUM", "float32", ""), ("allreduce", "AVG", "float16", ""), ("allreduce", "PROD", "complex64", ""),
+    ("allreduce", "MAX", "int8", ""), ("allreduce", "AVG", "float64", ""), ("reduce_scatter", "SUM", "float32", ""),
+    ("allgather", "", "float32", "truncate:16"), ("bcast", "", "float32", "bounded:8"), ("bcast", "", "uint8", ""),
+)  # fmt: skip
+
+
+class JoinedNics(WiredNics):
+    """Two NICs that execute collectives for a process each."""
+
+    def __init__(self, directory: Path, mode: Mode, rate: str | None = None) -> None:
+        self.replies: list[list[WorkCompletion | WorkFailed]] = [[], []]
+        self.queues: list[socket.socket] = []
+        super().__init__(directory, mode, rate)
+        streams = [self.connect(PORT + 1 + index) for index in range(2)]
+        self.regions: list[mmap.mmap] = []
+        self.numbers: list[int] = []
+        for rank in range(2):
+            self._register(rank)
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.setblocking(False)
+            self.queues.append(ours)
+            numbers = [[0, 0], [0, 0]]
+            for kind in range(2):
+                numbers[kind][1 - rank] = streams[kind][rank]
+            self.call(rank, control.Join(rank, *numbers), theirs.detach())
+
+    def _register(self, rank: int) -> None:
+        fd = os.memfd_create("region", os.MFD_ALLOW_SEALING)
+        os.ftruncate(fd, REGION)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        self.regions.append(mmap.mmap(fd, REGION))
+        reply = self.call(rank, control.Register(), fd)
+        assert isinstance(reply, control.Registered)
+        self.numbers.append(reply.region)
+
+    def close(self) -> None:
+        for queue in self.queues:
+            queue.close()
+        super().turn(5)  # the communicators end
+        super().close()
+
+    def memory(self, rank: int) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self.regions[rank], np.uint8)
+
+    def post(self, rank: int, number: int, kind: tuple[str, str, str, str], count: int, algorithm: str) -> None:
+        """Post a collective: its contribution lies in the region's first half, its result in the second."""
+        collective, op, dtype, codec = kind
+        blocks = schedule.blocks(collective, algorithm, count, 2)
+        counts = tuple(block.stop - block.start for block in blocks)
+        in_place = collective in ("allgather", "bcast")
+        memory = (self.numbers[rank], 0), (self.numbers[rank], 0 if in_place else HALF)
+        root = 0 if collective == "bcast" else -1
+        request = WorkRequest(
+            number, f"I{collective}", collective, algorithm, name_of(np.dtype(dtype)), counts, *memory, op, root, codec
+        )
+        self.queues[rank].send(work_queue.encode(request))
+
+    def turn(self, count: int = 1) -> None:
+        super().turn(count)
+        for queue, replies in zip(self.queues, self.replies, strict=False):
+            with contextlib.suppress(BlockingIOError, OSError):
+                while packet := queue.recv(work_queue.MAX_PACKET):
+                    replies.append(work_queue.decode_from_nic(memoryview(packet)))
+
+
+def contribution(rng: random.Random, dtype: str, count: int) -> npt.NDArray[np.uint8]:
+    values = np.random.default_rng(rng.getrandbits(32)).normal(0, 0.01 if dtype == "float32" else 20, count)
+    return values.astype(dtype).view(np.uint8)
+
+
+def execute(nics: JoinedNics, seed: int) -> list[bytes]:
+    """Execute random collectives. Return what is in the memory of both ranks after each of them."""
+    rng, found = random.Random(seed), []
+    for number in range(1, 13):
+        kind = rng.choice(KINDS)
+        count = 2 * rng.choice((1, 33, 4_000, 30_000))
+        algorithm = "ring" if kind[0] == "bcast" else rng.choice(("ring", "direct"))
+        for rank in range(2):
+            data = contribution(rng, kind[2], count)
+            nics.memory(rank)[: data.size] = data
+        for rank in rng.sample(range(2), 2):
+            nics.post(rank, number, kind, count, algorithm)
+            nics.turn(rng.choice((0, 1, 5)))
+        for _ in range(200):
+            nics.turn(3)
+            if all(WorkCompletion(number) in replies for replies in nics.replies):
+                break
+        assert nics.replies == [[WorkCompletion(done) for done in range(1, number + 1)]] * 2
+        found += [nics.memory(rank).tobytes() for rank in range(2)]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["whole", "steps", "cuts"])
+@pytest.mark.parametrize("rate", [None, "200mbit"])
+@pytest.mark.parametrize("seed", range(3))
+def test_collectives_give_the_same_results_in_turns_of_c(
+    tmp_path: Path, seed: int, rate: str | None, mode: Mode
+) -> None:
+    with contextlib.closing(JoinedNics(tmp_path, mode, rate)) as fast:
+        results = execute(fast, seed)
+    with contextlib.closing(JoinedNics(tmp_path, "python", rate)) as slow:
+        assert results == execute(slow, seed)
+
+
+def test_blocks_are_moved_without_python(tmp_path: Path) -> None:
+    """Python takes part in the beginning and in the end of a collective."""
+    with contextlib.closing(JoinedNics(tmp_path, "whole", "200mbit")) as nics:
+        before = 0
+        for number in range(1, 5):
+            for rank in range(2):
+                nics.post(rank, number, ("allreduce", "SUM", "float32", ""), HALF // 4, "ring")
+            before = nics.turns_in_python
+            nics.turn(120)
+            assert nics.replies == [[WorkCompletion(done) for done in range(1, number + 1)]] * 2
+        assert nics.turns_in_python - before < 30
+        assert nics.turns_in_c > 4 * nics.turns_in_python
+
+
+def test_a_process_that_leaves_amid_a_collective_frees_its_ports(tmp_path: Path) -> None:
+    with contextlib.closing(JoinedNics(tmp_path, "whole", "200mbit")) as nics:
+        for rank in range(2):
+            nics.post(rank, 1, ("allreduce", "SUM", "float32", ""), HALF // 4, "ring")
+        nics.turn(3)
+        nics.queues[0].close()
+        nics.turn(30)
+        assert [type(reply) for reply in nics.replies[1]] == [WorkFailed]
+        assert all(not daemon.offloaded or daemon is nics.daemons[1] for daemon in nics.daemons)
