@@ -134,8 +134,8 @@ class OffloadQueue:
         self._outstanding: dict[int, PostedRequest] = {}
         self._unsent: deque[bytes] = deque()
         """Packets that the NIC did not take: it has as many requests in progress as it accepts."""
-        self._wakers: list[Waker] = []
-        """Of the threads that wait."""
+        self.wakers: list[Waker] = []
+        """Woken whenever something has happened here."""
         self._loops: dict[asyncio.AbstractEventLoop, LoopWaiter] = {}
         self._process = os.getpid()
 
@@ -244,11 +244,11 @@ class OffloadQueue:
     @contextmanager
     def waking(self, waker: Waker) -> Iterator[None]:
         """Wake `waker` whenever something has happened here."""
-        self._wakers.append(waker)
+        self.wakers.append(waker)
         try:
             yield
         finally:
-            self._wakers.remove(waker)
+            self.wakers.remove(waker)
 
     @property
     def poll_events(self) -> tuple[int, int]:
@@ -335,7 +335,7 @@ class OffloadQueue:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        for waker in list(self._wakers):
+        for waker in list(self.wakers):
             waker.wake()
 
     def _send(self, packet: bytes) -> None:

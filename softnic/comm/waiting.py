@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import suppress
 from typing import Protocol
 
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S
@@ -27,10 +27,15 @@ class Waker:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self.attended_by = 0
+        """A thread that looks at everything before it polls again, and need not be woken by itself; 0: none. In a poll
+        it is, by a signal's handler."""
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def wake(self) -> None:
         """Make the fd readable. Has no effect once it is closed."""
+        if self.attended_by == threading.get_ident():
+            return
         with self._lock:
             if self.fd >= 0:
                 os.eventfd_write(self.fd, 1)
@@ -63,7 +68,9 @@ class Waitable(Protocol):
 
     def advance(self) -> None: ...
 
-    def waking(self, waker: Waker) -> AbstractContextManager[None]: ...
+    @property
+    def wakers(self) -> list[Waker]:
+        """Woken whenever something has happened here."""
 
 
 class LoopWaiter:
@@ -113,22 +120,29 @@ def wait(queues: Iterable[Waitable], done: Callable[[], bool], limit_s: float = 
     """
     queues, until = list(queues), time.monotonic() + limit_s
     waker = _idle_wakers.pop() if _idle_wakers else Waker()
-    with ExitStack() as stack:
-        stack.callback(_idle_wakers.append, waker)
+    try:
         for queue in queues:
-            stack.enter_context(queue.waking(waker))
-        while True:
-            for queue in queues:
-                queue.advance()
-            if done() or (left_s := until - time.monotonic()) <= 0:
-                return
+            queue.wakers.append(waker)
+        waker.attended_by = threading.get_ident()
+        while not done() and (left_s := until - time.monotonic()) > 0:
             poll = select.poll()
             poll.register(waker.fd, select.POLLIN)
-            for fd, events in (queue.poll_events for queue in queues):
+            for fd, events in [queue.poll_events for queue in queues]:
                 if fd >= 0:
                     poll.register(fd, events)
-            poll.poll(math.ceil(min(left_s, HEARTBEAT_INTERVAL_S) * 1000))
-            waker.clear()
+            waker.attended_by = 0
+            ready = poll.poll(math.ceil(min(left_s, HEARTBEAT_INTERVAL_S) * 1000))
+            waker.attended_by = threading.get_ident()
+            if any([fd == waker.fd for fd, _ in ready]):
+                waker.clear()
+            for queue in queues:
+                queue.advance()
+    finally:
+        waker.attended_by = 0
+        for queue in queues:
+            if waker in queue.wakers:
+                queue.wakers.remove(waker)
+        _idle_wakers.append(waker)
 
 
 _idle_wakers: list[Waker] = []

@@ -130,8 +130,8 @@ class SoftnicGroup(Identity):
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if codec is None:
-                return comm.Iallreduce(MPI.IN_PLACE, buffer.flat, op)
-            return comm.Iallreduce_comp(MPI.IN_PLACE, buffer.flat, op, codec=codec)
+                return comm.Iallreduce(MPI.IN_PLACE, buffer.elements, op)
+            return comm.Iallreduce_comp(MPI.IN_PLACE, buffer.elements, op, codec=codec)
 
         return self._reduced(reduction, count, tensors[0].dtype, post, ranges, ranges)
 
@@ -157,8 +157,8 @@ class SoftnicGroup(Identity):
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if self._rank == root:
-                return comm.Ireduce(MPI.IN_PLACE, buffer.flat, op, root)
-            return comm.Ireduce(buffer.flat, None, op, root)
+                return comm.Ireduce(MPI.IN_PLACE, buffer.elements, op, root)
+            return comm.Ireduce(buffer.elements, None, op, root)
 
         stores = consecutive([tensor]) if self._rank == root else []
         item = self._reduced(reduction, tensor.numel(), tensor.dtype, post, consecutive([tensor]), stores)
@@ -194,8 +194,8 @@ class SoftnicGroup(Identity):
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if codec is None:
-                return comm.Ireduce_scatter(MPI.IN_PLACE, buffer.flat, counts, op)
-            return comm.Ireduce_scatter_comp(MPI.IN_PLACE, buffer.flat, counts, op, codec=codec)
+                return comm.Ireduce_scatter(MPI.IN_PLACE, buffer.elements, counts, op)
+            return comm.Ireduce_scatter_comp(MPI.IN_PLACE, buffer.elements, counts, op, codec=codec)
 
         start = 0 if reduction.fold is None else sum(counts[: self._rank])
         return self._reduced(reduction, sum(counts), output.dtype, post, consecutive(given), [(start, output)])

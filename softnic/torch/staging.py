@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from softnic.comm.buffers import Array
 from softnic.comm.scratch import Scratch
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
 
@@ -25,6 +26,11 @@ class StagingBuffer:
         self._streams = streams
         self._piece = pool.allocate(count * dtype.itemsize)
         self.flat = torch.from_numpy(self._piece.bytes).view(dtype)
+
+    @property
+    def elements(self) -> torch.Tensor | Array:
+        """The buffer for calls of a communicator, which look at an array of numpy's in a third of the time."""
+        return self.flat if self.flat.dtype == torch.bfloat16 else self.flat.numpy()
 
     @property
     def bytes(self) -> torch.Tensor:
@@ -43,6 +49,8 @@ class StagingBuffer:
         self._pool.free(self._piece)
 
     def _view(self, start: int, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.shape == self.flat.shape:
+            return self.flat
         return self.flat[start : start + tensor.numel()].view(tensor.shape)
 
 

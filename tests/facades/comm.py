@@ -134,7 +134,7 @@ def has_unsent(queue: OffloadQueue) -> bool:
 
 def is_waited_for(queue: OffloadQueue) -> bool:
     """Return whether a thread waits for a request of the queue."""
-    return bool(queue._wakers)
+    return bool(queue.wakers)
 
 
 def held_bytes(comm: Communicator) -> int:
