@@ -153,6 +153,8 @@ class Progress:
             try:
                 self._listen(left)
             except CommError as error:
+                if isinstance(error.__cause__, ValueError) and error.rank == failure.rank:
+                    return Failure(error.rank, str(error))  # it is gone because of its nonsense
                 speakers = {error.rank, failure.rank} - {None}
                 if error.told and str(error).startswith(tuple(f"rank {speaker} says" for speaker in speakers)):
                     return Failure(error.rank, str(error))
