@@ -1,130 +1,17 @@
 #include "emulated_link.h"
 
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "batch_io.h"
+#include "emulated_ring.h"
 #include "frames.h"
 
-enum { FIRST_SIZE = 1 << 16, FIRST_CAPACITY = 1 << 6, ADDRESS = 6, PUSH_FRAMES = 512 };
+enum { ADDRESS = 6, PUSH_FRAMES = 512 };
 
-sn_emulated_link *sn_emulated_new(void)
-{
-    sn_emulated_link *link = calloc(1, sizeof *link);
-    if (link != NULL)
-        link->free_at = link->busy_until = link->moderated_until = -INFINITY;
-    return link;
-}
-
-void sn_emulated_free(sn_emulated_link *link)
-{
-    free(link->bytes);
-    free(link->frames);
-    free(link->period_ends);
-    free(link);
-}
-
-void sn_emulated_clear(sn_emulated_link *link)
-{
-    link->first = link->end;
-    link->held_bytes = 0;
-}
+static const double MOST_BYTES = 0x1p62;
 
 /* --- the ring */
-
-static sn_emulated_frame *frame_at(const sn_emulated_link *link, uint64_t number)
-{
-    return &link->frames[number & (link->capacity - 1)];
-}
-
-static double *period_end(const sn_emulated_link *link, uint64_t period)
-{
-    return &link->period_ends[period & (link->capacity - 1)];
-}
-
-static bool is_empty(const sn_emulated_link *link)
-{
-    return link->first == link->end;
-}
-
-/* Makes room for `more` frames. */
-static bool reserve_frames(sn_emulated_link *link, uint64_t more)
-{
-    const uint64_t count = link->end - link->first;
-    uint64_t capacity = link->capacity ? link->capacity : FIRST_CAPACITY;
-    if (count + more <= link->capacity)
-        return true;
-    while (capacity < count + more)
-        capacity *= 2;
-    sn_emulated_frame *frames = malloc(capacity * sizeof *frames);
-    double *ends = malloc(capacity * sizeof *ends);
-    if (frames == NULL || ends == NULL) {
-        free(frames);
-        free(ends);
-        return false;
-    }
-    for (uint64_t number = link->first; number != link->end; number++) {
-        const sn_emulated_frame *frame = frame_at(link, number);
-        frames[number & (capacity - 1)] = *frame;
-        ends[frame->period & (capacity - 1)] = *period_end(link, frame->period);
-    }
-    free(link->frames);
-    free(link->period_ends);
-    link->frames = frames;
-    link->period_ends = ends;
-    link->capacity = capacity;
-    return true;
-}
-
-/* Moves the frames in flight to the front of a ring with room for `more` bytes behind them. */
-static bool enlarge(sn_emulated_link *link, uint64_t more)
-{
-    uint64_t used = 0;
-    for (uint64_t number = link->first; number != link->end; number++)
-        used += SN_HEADROOM + frame_at(link, number)->length;
-    const uint64_t least = used + more, larger = link->size ? link->size + link->size / 2 : FIRST_SIZE;
-    const uint64_t size = least > larger ? least : larger;
-    uint8_t *bytes = malloc(size);
-    if (bytes == NULL)
-        return false;
-    link->tail = 0;
-    for (uint64_t number = link->first; number != link->end; number++) {
-        sn_emulated_frame *frame = frame_at(link, number);
-        memcpy(bytes + link->tail + SN_HEADROOM, link->bytes + frame->position, frame->length);
-        frame->position = link->tail + SN_HEADROOM;
-        link->tail = frame->position + frame->length;
-    }
-    free(link->bytes);
-    link->bytes = bytes;
-    link->size = size;
-    return true;
-}
-
-/* Moves `tail` to where `more` bytes are free in one piece. */
-static bool reserve_bytes(sn_emulated_link *link, uint64_t more)
-{
-    if (is_empty(link)) {
-        link->tail = 0; /* a short queue stays in the same, cached memory */
-        return more <= link->size || enlarge(link, more);
-    }
-    const uint64_t head = frame_at(link, link->first)->position - SN_HEADROOM;
-    if (link->tail <= head)
-        return more <= head - link->tail || enlarge(link, more);
-    if (more <= link->size - link->tail)
-        return true;
-    if (more > head)
-        return enlarge(link, more);
-    link->tail = 0;
-    return true;
-}
-
-static bool reserve(sn_emulated_link *link, const uint32_t *lengths, uint32_t count)
-{
-    return reserve_frames(link, count)
-        && reserve_bytes(link, sn_sum_lengths(lengths, count) + (uint64_t)count * SN_HEADROOM);
-}
 
 /* Returns the number in `period_ends` of the current busy period, whose end it sets. */
 static uint64_t current_period(sn_emulated_link *link)
@@ -133,7 +20,7 @@ static uint64_t current_period(sn_emulated_link *link)
         link->last_busy = link->busy_period;
         link->period++;
     }
-    *period_end(link, link->period) = link->busy_until;
+    *sn_emulated_period_end(link, link->period) = link->busy_until;
     return link->period;
 }
 
@@ -144,27 +31,24 @@ static void append(sn_emulated_link *link, const uint8_t *data, uint32_t length,
     memcpy(link->bytes + frame.position, data, length);
     link->tail = frame.position + length;
     link->held_bytes += length;
-    *frame_at(link, link->end++) = frame;
+    *sn_emulated_frame_at(link, link->end++) = frame;
 }
 
-int sn_emulated_put(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
-                    const double *due, uint32_t count, double earliest, uint64_t packet_id)
+void sn_emulated_put(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
+                     const double *due, uint32_t count, double earliest, uint64_t packet_id)
 {
-    if (!reserve(link, lengths, count))
-        return -1;
     sn_emulated_frame frame = {.earliest = earliest, .packet_id = packet_id, .batch = ++link->batch};
     frame.period = current_period(link);
     for (uint32_t i = 0; i < count; i++) {
         frame.due = due[i];
         append(link, data + offsets[i], lengths[i], frame);
     }
-    return 0;
 }
 
 /* Removes the first frame. */
 static void remove_first(sn_emulated_link *link)
 {
-    link->held_bytes -= frame_at(link, link->first++)->length;
+    link->held_bytes -= sn_emulated_frame_at(link, link->first++)->length;
 }
 
 /* --- the bottleneck */
@@ -172,7 +56,10 @@ static void remove_first(sn_emulated_link *link)
 /* Returns the bytes of the limit in use. */
 static int64_t occupied(const sn_emulated_link *link, double now)
 {
-    return link->byte_s > 0 ? (int64_t)rint(fmax(0.0, link->free_at - now) / link->byte_s) : link->held_bytes;
+    if (link->byte_s <= 0)
+        return link->held_bytes;
+    const double bytes = rint(fmax(0.0, link->free_at - now) / link->byte_s);
+    return (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES);
 }
 
 /* Returns when the next frame starts through the bottleneck: a new busy period after a pause. */
@@ -187,16 +74,19 @@ static void set_busy(sn_emulated_link *link, double free_at)
     link->free_at = free_at;
     link->busy_until = free_at + link->delay_s;
     if (link->last_busy == link->busy_period && link->capacity)
-        *period_end(link, link->period) = link->busy_until;
+        *sn_emulated_period_end(link, link->period) = link->busy_until;
 }
 
-uint32_t sn_emulated_admit(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now)
+uint32_t sn_emulated_admit(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, uint32_t copies,
+                           double now)
 {
     const int64_t space = link->limit - occupied(link, now);
     int64_t bytes = 0;
     uint32_t accepted = 0;
     while (accepted < count && (bytes += lengths[accepted]) <= space)
         accepted++;
+    if (accepted && !sn_emulated_reserve(link, lengths, accepted, copies))
+        accepted = 0;
     link->sent += accepted;
     link->dropped_full += count - accepted;
     return accepted;
@@ -216,12 +106,10 @@ void sn_emulated_serialize(sn_emulated_link *link, const uint32_t *lengths, uint
     set_busy(link, passed);
 }
 
-int64_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
-                         uint32_t count, uint64_t packet_id, double now)
+uint32_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets,
+                          const uint32_t *lengths, uint32_t count, uint64_t packet_id, double now)
 {
-    if (!reserve(link, lengths, count))
-        return -1;
-    const uint32_t accepted = sn_emulated_admit(link, lengths, count, now);
+    const uint32_t accepted = sn_emulated_admit(link, lengths, count, 1, now);
     if (accepted == 0)
         return 0;
     const double start = next_start(link, now);
@@ -244,11 +132,13 @@ int64_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint
 /* Returns when the first frame is due; `late_at` if that is earlier. */
 static double first_due(const sn_emulated_link *link, double late_at)
 {
-    return is_empty(link) ? late_at : fmin(frame_at(link, link->first)->due, late_at);
+    return sn_emulated_is_empty(link) ? late_at : fmin(sn_emulated_frame_at(link, link->first)->due, late_at);
 }
 
 int sn_emulated_begins_burst(sn_emulated_link *link, double late_at, double now)
 {
+    if (now >= link->trim_at)
+        sn_emulated_trim(link, now);
     if (now < link->moderated_until || first_due(link, late_at) > now + link->together_s)
         return 0;
     link->moderated_until = now + link->coalesce_s;
@@ -257,7 +147,9 @@ int sn_emulated_begins_burst(sn_emulated_link *link, double late_at, double now)
 
 double sn_emulated_burst_end(const sn_emulated_link *link, double now)
 {
-    const double backlog_s = is_empty(link) ? 0.0 : *period_end(link, frame_at(link, link->first)->period) - now;
+    double backlog_s = 0.0;
+    if (!sn_emulated_is_empty(link))
+        backlog_s = *sn_emulated_period_end(link, sn_emulated_frame_at(link, link->first)->period) - now;
     return now + fmin(link->ahead_s, fmax(link->together_s, link->backlog_part * backlog_s));
 }
 
@@ -273,11 +165,11 @@ uint32_t sn_emulated_burst(sn_emulated_link *link, double until, double now, int
     link->burst_bytes = 0;
     if (most == 0)
         return 0;
-    const sn_emulated_frame *head = frame_at(link, link->first);
+    const sn_emulated_frame *head = sn_emulated_frame_at(link, link->first);
     uint64_t batch = head->batch;
     uint32_t count = 0;
     for (; count < most; count++) {
-        const sn_emulated_frame *frame = frame_at(link, link->first + count);
+        const sn_emulated_frame *frame = sn_emulated_frame_at(link, link->first + count);
         if (frame->earliest > now || frame->due > until)
             break;
         if (frame->batch != batch) {
@@ -297,7 +189,7 @@ void sn_emulated_take(sn_emulated_link *link, uint32_t count, uint8_t *out, uint
 {
     uint64_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const sn_emulated_frame *frame = frame_at(link, link->first);
+        const sn_emulated_frame *frame = sn_emulated_frame_at(link, link->first);
         used += SN_HEADROOM;
         memcpy(out + used, link->bytes + frame->position, frame->length);
         offsets[i] = (uint32_t)used;
@@ -310,10 +202,10 @@ void sn_emulated_take(sn_emulated_link *link, uint32_t count, uint8_t *out, uint
 /* Lists the first frames up to the end of the ring, at most `count` and PUSH_FRAMES. Returns their number. */
 static uint32_t list_frames(const sn_emulated_link *link, uint32_t count, uint32_t *offsets, uint32_t *lengths)
 {
-    const uint64_t origin = frame_at(link, link->first)->position - SN_HEADROOM;
+    const uint64_t origin = sn_emulated_frame_at(link, link->first)->position - SN_HEADROOM;
     uint32_t listed = 0;
     for (; listed < count && listed < PUSH_FRAMES; listed++) {
-        const sn_emulated_frame *frame = frame_at(link, link->first + listed);
+        const sn_emulated_frame *frame = sn_emulated_frame_at(link, link->first + listed);
         if (frame->position < origin || frame->position - origin > UINT32_MAX)
             break;
         offsets[listed] = (uint32_t)(frame->position - origin);
@@ -329,7 +221,7 @@ int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, uint32_
     link->burst_bytes = 0;
     while (pushed < count) {
         const uint32_t listed = list_frames(link, count - pushed, offsets, lengths);
-        uint8_t *from = link->bytes + frame_at(link, link->first)->position - SN_HEADROOM;
+        uint8_t *from = link->bytes + sn_emulated_frame_at(link, link->first)->position - SN_HEADROOM;
         const int accepted = sn_vxlan_send(fd, address, port, vni, from, offsets, lengths, listed, gso);
         if (accepted < 0)
             return pushed ? (int64_t)pushed : accepted;

@@ -1,7 +1,8 @@
 /* The queue and the clock of an emulated link (softnic/link/emulation.py, where its rules are).
 
    Frames in flight are copied into a ring of bytes, in the order in which they leave, each behind SN_HEADROOM free bytes,
-   and leave from it in bursts. Times are seconds on the caller's clock. */
+   and leave from it in bursts. The ring grows with them and becomes smaller when it has been almost empty for a second.
+   Times are seconds on the caller's clock. */
 #ifndef SOFTNIC_EMULATED_LINK_H
 #define SOFTNIC_EMULATED_LINK_H
 /* C only */
@@ -38,7 +39,7 @@ typedef struct {
     int64_t held_bytes;     /* bytes in flight: without a bottleneck the limit applies to them */
     uint32_t blocked;       /* `tx_space` was 0 and the queue has not yet drained */
     uint64_t sent;          /* frames that entered the bottleneck */
-    uint64_t dropped_full;  /* frames that found the queue full */
+    uint64_t dropped_full;  /* frames that found the queue full, or no memory for a longer one */
 
     uint64_t burst_bytes; /* of the latest sn_emulated_burst, or accepted in the latest sn_emulated_push */
     uint64_t packet_id;   /* of the first frame of the latest sn_emulated_burst */
@@ -53,30 +54,33 @@ typedef struct {
     uint64_t last_busy;    /* of that of the last frame, ... */
     uint64_t period;       /* and of that in `period_ends` */
     uint64_t batch;
+    uint64_t most_bytes, most_frames; /* that were in use since memory was last given back, ... */
+    double trim_at;                   /* and when that is next considered */
 } sn_emulated_link;
 
 /* Returns a link without properties and frames, or NULL if there is no memory. */
 sn_emulated_link *sn_emulated_new(void);
 void sn_emulated_free(sn_emulated_link *link);
 
-/* Drops all frames in flight. */
+/* Drops all frames in flight and gives their memory back. */
 void sn_emulated_clear(sn_emulated_link *link);
 
-/* Sends a batch through the bottleneck: `admit`, `serialize` and `put` in one. Returns how many frames entered, those
-   behind them found the queue full; or -1 if there is no memory, then nothing has changed. */
-int64_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
-                         uint32_t count, uint64_t packet_id, double now);
+/* Sends a batch through the bottleneck: `admit`, `serialize` and `put` in one. Returns how many frames entered. */
+uint32_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets,
+                          const uint32_t *lengths, uint32_t count, uint64_t packet_id, double now);
 
-/* Returns how many of the frames fit into the queue, and counts all. */
-uint32_t sn_emulated_admit(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now);
+/* Returns how many of the frames fit into the queue, none if there is no memory, and counts all. Makes room for `copies`
+   of each. */
+uint32_t sn_emulated_admit(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, uint32_t copies,
+                           double now);
 
 /* Sends frames through the bottleneck and computes when each arrives at the far end, `delay_s` later: to `due`. */
 void sn_emulated_serialize(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double delay_s, double now,
                            double *due);
 
-/* Queues frames of one destination as a batch. Returns 0, or -1 if there is no memory. */
-int sn_emulated_put(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
-                    const double *due, uint32_t count, double earliest, uint64_t packet_id);
+/* Queues frames of one destination, for which the latest `admit` has made room, as a batch. */
+void sn_emulated_put(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
+                     const double *due, uint32_t count, double earliest, uint64_t packet_id);
 
 /* Returns whether a burst begins now, and starts the interval before the next one. `late_at`: when the first frame that
    is not in the ring is due, or infinity. */

@@ -116,7 +116,7 @@ static int wait_for_events(sn_turn *t, double limit, double poll_until)
     }
     if (wait && limit != INFINITY) {
         const double seconds = limit - clock_now();
-        wait = seconds > 0 ? (int64_t)ceil(seconds * 1e9) : 0;
+        wait = seconds > 0 ? (int64_t)fmin(ceil(seconds * 1e9), 0x1p62) : 0;
     }
     return sn_epoll_wait(t->epoll, wait, t->fds, t->masks, SN_TURN_EVENTS_MOST);
 }

@@ -57,9 +57,8 @@ void sn_turn_send_frames(sn_turn *t, const sn_port *port, double now)
         t->reasons |= SN_TURN_CUT;
     } else if (t->emulated == NULL) {
         send_directly(t, port);
-    } else if (sn_emulated_send(t->emulated, tx->data, tx->offsets, tx->lengths, tx->result->frames, 0, now) < 0) {
-        t->emulated->dropped_full += tx->result->frames; /* no memory for a longer queue */
     } else {
+        sn_emulated_send(t->emulated, tx->data, tx->offsets, tx->lengths, tx->result->frames, 0, now);
         sn_turn_release(t, now);
     }
 }

@@ -70,6 +70,9 @@ UNRATED_FRAME_S = 10e-6
 
 MAX_LATE_FRAMES = 8
 
+MOST_LIMIT_BYTES = 2**62
+"""Longest queue that C can count."""
+
 _Times = npt.NDArray[np.float64]
 _ONE_SELECTED = np.ones(1, np.bool_)
 
@@ -80,7 +83,7 @@ class EmulationCounters:
 
     sent: int = 0
     dropped_full: int = 0
-    """Arrived at a full queue."""
+    """Arrived at a full queue, or there was no memory for a longer one."""
     lost: int = 0
     duplicated: int = 0
     reordered: int = 0
@@ -117,7 +120,7 @@ class EmulatedLink:
         limit = spec.limit_bytes or _default_limit(spec.rate_bps, full_frame)
         if limit < 4 * full_frame:
             raise ValueError(f"limit_bytes must be at least 4 frames of {full_frame} bytes, not {limit}")
-        self._c = _new_ring(spec, limit, full_frame)
+        self._c = _new_ring(spec, min(limit, MOST_LIMIT_BYTES), full_frame)
         self._last_due = -math.inf
         self._late: list[tuple[float, int, Frames]] = []
         """A heap of late frames, one by one, with a number that keeps the order of equal times."""
@@ -135,15 +138,14 @@ class EmulatedLink:
     def send(self, frames: Frames, now: float) -> None:
         lengths, count = ffi.from_buffer("uint32_t[]", frames.lengths), len(frames)
         if self._is_random:
-            accepted: int = lib.sn_emulated_admit(self._c, lengths, count, now)
+            copies = 2 if self._spec.duplicate else 1
+            accepted: int = lib.sn_emulated_admit(self._c, lengths, count, copies, now)
             if accepted:
                 self._enter(frames if accepted == count else frames.select(slice(accepted)), now)
         else:
             data = ffi.from_buffer("uint8_t[]", frames.data)
             offsets = ffi.from_buffer("uint32_t[]", frames.offsets)
             accepted = lib.sn_emulated_send(self._c, data, offsets, lengths, count, frames.packet_id, now)
-            if accepted < 0:
-                raise MemoryError
         if accepted:
             self._release(now)
 
@@ -184,8 +186,7 @@ class EmulatedLink:
             ffi.from_buffer("uint32_t[]", frames.lengths),
         )
         times = ffi.from_buffer("double[]", due)
-        if lib.sn_emulated_put(self._c, *where, times, len(due), earliest, frames.packet_id):
-            raise MemoryError
+        lib.sn_emulated_put(self._c, *where, times, len(due), earliest, frames.packet_id)
 
     def _select(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the frames selected with this probability; None (the usual case) if there are none."""

@@ -12,6 +12,9 @@ COALESCE_S = 100e-6
 """Minimum interval between departures of delayed frames, as with a NIC's interrupt moderation; a single frame leaves on
 time."""
 
+_LEAST_RATE_BPS = 1e-300
+"""Of a smaller rate, the time of a byte is infinite."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulationSpec:
@@ -45,7 +48,7 @@ class EmulationSpec:
         for name in ("loss", "duplicate", "reorder", "corrupt"):
             if not (0 <= getattr(self, name) <= 1):
                 raise ValueError(f"{name} must be a probability from 0 to 1, not {getattr(self, name)!r}")
-        if self.rate_bps is not None and not (0 < self.rate_bps < math.inf):
+        if self.rate_bps is not None and not (_LEAST_RATE_BPS < self.rate_bps < math.inf):
             raise ValueError(f"rate_bps must be more than 0, not {self.rate_bps!r}")
         if self.limit_bytes is not None and self.limit_bytes <= 0:
             raise ValueError(f"limit_bytes must be more than 0, not {self.limit_bytes!r}")

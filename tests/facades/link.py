@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from softnic._native import ffi
 from softnic.link import forwarding as forwarding_table
 from softnic.link import udp
 from softnic.link import unknown_sources as unknown_sources
@@ -37,6 +38,7 @@ __all__ = [
     "peer_of",
     "program",
     "replace_native",
+    "ring_bytes",
     "tx_space",
     "udp",
     "unknown_sources",
@@ -67,3 +69,9 @@ def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
 def tx_space(link: Link, now: float) -> int:
     """Return the number of bytes that a link accepts now."""
     return link.tx_space(now)
+
+
+def ring_bytes(link: EmulatedLink) -> int:
+    """Return the bytes of memory that the frames in flight of an emulated link occupy, with what is free for more."""
+    c = link._c
+    return int(c.size + c.capacity * (ffi.sizeof("sn_emulated_frame") + ffi.sizeof("double")))
