@@ -33,6 +33,7 @@ __all__ = [
     "VxlanCounters",
     "VxlanLink",
     "change_rate",
+    "disable_gso",
     "forwarding_table",
     "learned_macs",
     "peer_of",
@@ -54,6 +55,11 @@ def peer_of(link: VxlanLink) -> LinkPeer:
     """Return the only peer of a link."""
     (peer,) = link._forwarding.peers
     return peer
+
+
+def disable_gso(link: VxlanLink) -> None:
+    """Send single datagrams to the only peer of a link."""
+    peer_of(link).disable_gso()
 
 
 def learned_macs(link: VxlanLink) -> list[bytes]:
