@@ -43,8 +43,8 @@ class RefusingKernel:
 
     def refuse_as(self, answers: Sequence[int]) -> None:
         """Answer the next calls so: the messages accepted, or -errno."""
-        self._refused_script = (ctypes.c_int * len(answers))(*answers)
-        self._library.refuse_as(self._refused_script, ctypes.c_size_t(len(answers)))
+        self.script = (ctypes.c_int * len(answers))(*answers)
+        self._library.refuse_as(self.script, ctypes.c_size_t(len(answers)))
 
     @property
     def left(self) -> int:
