@@ -233,6 +233,12 @@ int64_t sn_pacer_burst(const sn_pacer *pacer, int64_t smss, double now)
     return frames > 2 ? frames : 2;
 }
 
+void sn_pacer_woken(sn_pacer *pacer, double late_s)
+{
+    const double credit_s = 0.008; /* without a limit, a measured rate (bbr.c) would become that of late turns */
+    pacer->late_s = smaller(late_s, credit_s);
+}
+
 void sn_pacer_sent(sn_pacer *pacer, int64_t wire_bytes, double now)
 {
     if (isnan(pacer->rate))

@@ -222,6 +222,14 @@ bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_
     return true;
 }
 
+void sn_delayed_ack_expired(sn_delayed_ack *delayed)
+{
+    const int64_t most_needed = 256;
+    delayed->at = INFINITY;
+    delayed->answers = 0;
+    delayed->needed = 2 * delayed->needed < most_needed ? 2 * delayed->needed : most_needed;
+}
+
 void sn_delayed_ack_on_pure_ack(sn_delayed_ack *delayed)
 {
     delayed->at = INFINITY;

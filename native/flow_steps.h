@@ -60,6 +60,7 @@ sn_maybe_number sn_congestion_pacing_rate(const sn_congestion *congestion, doubl
 bool sn_pacer_update(sn_pacer *pacer, const sn_congestion *congestion, const sn_retransmission_timeout *rtt,
                      double link_full_at, double now);
 int64_t sn_pacer_burst(const sn_pacer *pacer, int64_t smss, double now);
+void sn_pacer_woken(sn_pacer *pacer, double late_s);
 void sn_pacer_sent(sn_pacer *pacer, int64_t wire_bytes, double now);
 int64_t sn_send_position(const sn_send *send, uint32_t acknowledgement);
 bool sn_send_update_window(sn_send *send, int64_t position, int64_t ack, uint32_t field, bool scaled);
@@ -68,6 +69,7 @@ bool sn_receive_accepts(const sn_receive *receive, int64_t position, int64_t len
 int64_t sn_receive_tuning_advance(sn_receive_tuning *tuning, const sn_receive *receive, double now, double srtt,
                                   sn_maybe_number echoed);
 bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now);
+void sn_delayed_ack_expired(sn_delayed_ack *delayed);
 void sn_delayed_ack_on_pure_ack(sn_delayed_ack *delayed);
 void sn_delayed_ack_on_piggybacked(sn_delayed_ack *delayed, double now);
 bool sn_flow_heard(sn_flow *flow, int64_t position, int64_t stamp, double now);

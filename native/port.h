@@ -54,6 +54,8 @@ typedef struct sn_port {
     struct sn_port *next_noted;
     int64_t notes; /* what Python has to do: SN_PORT_... */
     bool is_pulled;
+    double timer_at;
+    int64_t timer_index; /* in the heap of timers, from 1 on; 0: it has no entry */
 } sn_port;
 /* END OF FIELDS */
 

@@ -83,6 +83,7 @@ uint32_t sn_turn_step(sn_turn *t, double now)
         sn_emulated_unblock(t->emulated, now);
     }
     sn_turn_receive_all(t, now);
+    sn_turn_run_timers(t, now);
     if (now >= t->timers_at)
         t->reasons |= SN_TURN_TIMERS;
     if (t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS))
@@ -125,7 +126,7 @@ int64_t sn_turn_run(sn_turn *t, double until)
 {
     double poll_until = 0;
     for (;;) {
-        double limit = until < t->timers_at ? until : t->timers_at;
+        double limit = fmin(fmin(until, t->timers_at), sn_turn_next_timer(t));
         if (t->emulated)
             limit = fmin(limit, sn_emulated_next_time(t->emulated, INFINITY));
         const int found = wait_for_events(t, limit, poll_until);

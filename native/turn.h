@@ -143,13 +143,16 @@ typedef struct {
     uint32_t table_used;
     sn_chunk *spare;
     sn_engine *engines;
+    sn_port **timers; /* a heap by `timer_at` */
+    uint32_t timer_count;
+    uint32_t timers_size;
     sn_output output;
 } sn_turn;
 
-/* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory, `remove` whether the flow waited to send,
-   which is Python's from then on. */
+/* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory, `remove` whether the flow waited to send
+   (SN_PORT_READ) or for its timers (SN_PORT_SCHEDULE), which is Python's from then on. */
 int sn_turn_add(sn_turn *turn, sn_port *port, sn_flow *flow);
-bool sn_turn_remove(sn_turn *turn, sn_port *port);
+uint32_t sn_turn_remove(sn_turn *turn, sn_port *port);
 
 /* Adds collectives, all of whose queues have ports of the turn, or removes them. */
 void sn_turn_add_engine(sn_turn *turn, sn_engine *engine);
@@ -158,6 +161,15 @@ void sn_turn_remove_engine(sn_turn *turn, sn_engine *engine);
 /* Has a port's bytes read, or its flow served, in the next call. */
 void sn_turn_pull(sn_turn *turn, sn_port *port);
 void sn_turn_wake(sn_turn *turn, sn_port *port);
+
+/* Has the timers of a port's flow run from its earliest deadline on, if that is before its `scheduled_at`. */
+void sn_turn_schedule(sn_turn *turn, sn_port *port);
+
+/* Runs the timers that are due, and has Python run those that it runs. */
+void sn_turn_run_timers(sn_turn *turn, double now);
+
+/* When that has to be done next. */
+double sn_turn_next_timer(const sn_turn *turn);
 
 /* Take the first port of a list that Python continues with; NULL: it is empty. */
 sn_port *sn_turn_take_ready(sn_turn *turn);

@@ -63,7 +63,7 @@ static int grow_by_fd(sn_turn *t, uint32_t fd)
 
 int sn_turn_add(sn_turn *t, sn_port *port, sn_flow *flow)
 {
-    if (grow_table(t) || grow_by_fd(t, (uint32_t)port->fd))
+    if (grow_table(t) || grow_by_fd(t, (uint32_t)port->fd) || sn_turn_reserve_timer(t))
         return -1;
     port->flow = flow;
     port->tag = port->peer_codecs = port->path_epoch = -1;
@@ -119,12 +119,12 @@ static bool unlist_ready(sn_turn *t, const sn_port *port)
     return false;
 }
 
-bool sn_turn_remove(sn_turn *t, sn_port *port)
+uint32_t sn_turn_remove(sn_turn *t, sn_port *port)
 {
     if (!port->in_table)
-        return false;
+        return 0;
     unlist_pulled(t, port);
-    const bool waits = unlist_ready(t, port);
+    const uint32_t left = (unlist_ready(t, port) ? SN_PORT_READ : 0) | (sn_turn_unschedule(t, port) ? SN_PORT_SCHEDULE : 0);
     uint32_t at = slot_of_port(t->table_size, port);
     while (t->table[at] != port)
         at = (at + 1) & (t->table_size - 1);
@@ -133,7 +133,7 @@ bool sn_turn_remove(sn_turn *t, sn_port *port)
     t->by_fd[port->fd] = NULL;
     port->in_table = false;
     port->flow = NULL;
-    return waits;
+    return left;
 }
 
 sn_port *sn_turn_find(const sn_turn *t, uint32_t peer_ip, uint32_t peer_port, uint32_t local_port)
@@ -213,8 +213,10 @@ void sn_turn_clear(sn_turn *t)
 {
     free(t->table);
     free(t->by_fd);
+    free(t->timers);
     sn_chunk_free(t->spare);
-    t->table = t->by_fd = NULL;
+    t->table = t->by_fd = t->timers = NULL;
+    t->timer_count = t->timers_size = 0;
     t->table_size = t->by_fd_size = t->table_used = 0;
     t->spare = NULL;
 }

@@ -228,7 +228,7 @@ static bool take_run(sn_turn *t, const sn_run *run, double now)
     if (left & SN_WRITABLE)
         make_writable(t, port);
     if (left & SN_SCHEDULE)
-        sn_turn_note(t, port, SN_PORT_SCHEDULE);
+        sn_turn_schedule(t, port);
     if (left & SN_WAKE)
         sn_turn_wake_once(t, port);
     if (left & SN_DELIVER && port->steps)

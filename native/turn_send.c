@@ -104,7 +104,7 @@ static int64_t transmit(sn_turn *t, sn_port *port, int64_t frames, double now)
     if (left & SN_DATA)
         left |= sn_flow_sent(flow, &t->output, (int64_t)cut->consumed, cut->frames, (int64_t)cut->frame_bytes, now);
     if (left & SN_SCHEDULE)
-        sn_turn_note(t, port, SN_PORT_SCHEDULE);
+        sn_turn_schedule(t, port);
     if (!(left & (SN_DATA | SN_ACK)))
         return 0;
     t->counts.host_fast_path_sent++;

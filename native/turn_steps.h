@@ -27,6 +27,12 @@ void sn_turn_send_frames(sn_turn *turn, const sn_port *port, double now);
 /* Passes the frames whose time has come from the emulated link to the kernel. */
 void sn_turn_release(sn_turn *turn, double now);
 
+/* Makes room for the timer of one port more. Returns -1 if there is no memory. */
+int sn_turn_reserve_timer(sn_turn *turn);
+
+/* Removes the entry of a port from the heap of timers. Returns whether it had one that counts. */
+bool sn_turn_unschedule(sn_turn *turn, sn_port *port);
+
 /* Counts what the reader of a port took, and asks for a window update if it is due. */
 void sn_turn_consume(sn_turn *turn, sn_port *port, int64_t count);
 

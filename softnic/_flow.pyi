@@ -238,6 +238,9 @@ class PacerFields(_View):
     def burst(self, smss: int, now: float, /) -> int:
         """Returns the number of frames that may leave now."""
 
+    def woken(self, late_s: float, /) -> None:
+        """Extends the next burst, by 8 ms at most: its timer was late by `late_s`."""
+
     def sent(self, wire_bytes: int, now: float, /) -> None:
         """Charges sent wire bytes, which postpones the next burst."""
 
@@ -246,6 +249,9 @@ class TimestampsFields(_View): ...
 class DelayedAckFields(_View):
     def should_delay(self, frames: int, size: int, now: float, /) -> bool:
         """Returns whether the ACK of `size` bytes that arrived in order, in `frames` frames, waits until `at`."""
+
+    def expired(self) -> None:
+        """`at` has passed without a reply."""
 
     def on_pure_ack(self) -> None:
         """A bare ACK was sent."""

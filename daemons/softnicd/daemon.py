@@ -116,7 +116,8 @@ class Daemon(Pump):
             fast.take_over()
         if streams.has_work or offloaded.has_work:
             return AT_ONCE
-        times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None)
+        timers = None if fast is None else fast.next_timer()
+        times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None, timers)
         return min((time for time in times if time is not None), default=None)
 
     def _on_events(self, events: list[tuple[int, int]]) -> None:

@@ -24,6 +24,8 @@ from softnic.nic.node import Node
 from softnic.nic.offload import PLAIN
 from softnic.nic.segmenter import Segmenter
 from softnic.tcp.connection import Connection, Readable
+from softnic.tcp.flow import Flow
+from softnic.tcp.state import State
 from softnicd.event_log import EventLog
 from softnicd.selector import AT_ONCE
 from softnicd.stream_pump import StreamPump
@@ -75,6 +77,8 @@ class FastTurn:
         if ring is not None:
             turn.emulated = ring
         self._nic.take_runs = self.take_runs
+        scheduler = self._host.tcp.scheduler
+        scheduler.take_timer, scheduler.run_others = self._take_timer, self._run_timers
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
         streams.table.ports = self
@@ -91,8 +95,13 @@ class FastTurn:
 
     def remove(self, stream: Stream) -> None:
         """Give a stream back."""
-        if lib.sn_turn_remove(self._turn, stream.c) and stream.connection is not None:
-            self._host.tcp.scheduler.adopt(stream.connection)
+        left, connection = lib.sn_turn_remove(self._turn, stream.c), stream.connection
+        if connection is None or connection.state is State.CLOSED:
+            return
+        if left & lib.SN_PORT_READ:
+            self._host.tcp.scheduler.adopt(connection)
+        if left & lib.SN_PORT_SCHEDULE:
+            self._host.tcp.scheduler.adopt_timer(connection)
 
     def add_engine(self, engine: Any, streams: Sequence[Stream]) -> bool:
         """Take over the blocks of collectives if C has the ports of all streams. Return whether it has."""
@@ -273,15 +282,34 @@ class FastTurn:
             stream, connection = self._stream(port)
             notes, port.notes = port.notes, 0
             if notes & lib.SN_PORT_SCHEDULE:
-                self._host.tcp.schedule(connection)
+                self._host.tcp.scheduler.schedule_here(connection)
             if notes & lib.SN_PORT_READ:
                 self._streams.pulling.add(stream)
             if notes & lib.SN_PORT_WRITABLE:
                 connection.on_writable()
             if notes & lib.SN_PORT_WRITE:
                 self._host.events.append(Readable(connection))
-            pending = pending or notes != lib.SN_PORT_SCHEDULE
+            pending = True
         return pending
+
+    # Timers
+
+    def _take_timer(self, flow: Flow) -> bool:
+        """Have C run the timers of a flow if it has its port. Return whether it does."""
+        stream = self._streams.table.by_connection.get(cast("Connection", flow))
+        if stream is None or not stream.in_table:
+            return False
+        lib.sn_turn_schedule(self._turn, stream.c)
+        return True
+
+    def next_timer(self) -> float:
+        """Return when C's timers are to be run."""
+        return float(lib.sn_turn_next_timer(self._turn))
+
+    def _run_timers(self, now: float) -> None:
+        """Have C run the timers that are due, before Python runs its own."""
+        lib.sn_turn_run_timers(self._turn, now)
+        self._handle_notes()
 
     # Steps of Python's turns
 

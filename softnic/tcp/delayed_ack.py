@@ -17,7 +17,6 @@ from __future__ import annotations
 from softnic._flow import DelayedAckFields, Memory
 
 NEVER = float("inf")
-_MOST_NEEDED = 256
 
 
 class DelayedAck(DelayedAckFields):
@@ -45,9 +44,3 @@ class DelayedAck(DelayedAckFields):
         self.at = NEVER
         self.arrived_at = -NEVER
         self.needed = 1
-
-    def expired(self) -> None:
-        """`at` has passed without a reply."""
-        self.at = NEVER
-        self.answers = 0
-        self.needed = min(2 * self.needed, _MOST_NEEDED)

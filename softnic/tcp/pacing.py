@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from softnic._flow import Memory, PacerFields
 
-CREDIT_S = 0.008
-"""Limit of the extension of a late burst: without it a measured rate (bbr.py) would become that of late turns."""
-
 
 class Pacer(PacerFields):
     __slots__ = ()
@@ -26,7 +23,3 @@ class Pacer(PacerFields):
     def __init__(self, *, memory: Memory | None = None) -> None:
         del memory
         self.rate = None
-
-    def woken(self, late_s: float) -> None:
-        """Extends the next burst: its timer was late by `late_s`."""
-        self.late_s = min(late_s, CREDIT_S)

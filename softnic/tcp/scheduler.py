@@ -33,6 +33,10 @@ class Scheduler:
         self._output = output
         self._ready: deque[Flow] = deque()
         self._ready_loopback: deque[Flow] = deque()
+        self.take_timer: Callable[[Flow], bool] = lambda _flow: False
+        """Has the timers of a flow run elsewhere; returns whether it does."""
+        self.run_others: Callable[[float], object] = lambda _now: None
+        """Runs those timers."""
         self._timers: list[tuple[float, int, Flow]] = []
         self._order = itertools.count()
 
@@ -99,10 +103,20 @@ class Scheduler:
 
         A deadline that was postponed is rechecked when it expires.
         """
+        if not self.take_timer(flow):
+            self.schedule_here(flow)
+
+    def schedule_here(self, flow: Flow) -> None:
+        """As `schedule`, for a flow whose timers run here now."""
         deadline = flow.deadline
         if deadline < flow.scheduled_at:
             flow.scheduled_at = deadline
-            heapq.heappush(self._timers, (deadline, next(self._order), flow))
+            self.adopt_timer(flow)
+
+    def adopt_timer(self, flow: Flow) -> None:
+        """Takes over the check of a flow's timers at `scheduled_at`."""
+        if flow.scheduled_at < NEVER:
+            heapq.heappush(self._timers, (flow.scheduled_at, next(self._order), flow))
             if len(self._timers) > 2 * len(self._flows) + _SPARE_TIMERS:  # most are superseded
                 self._timers = [timer for timer in self._timers if timer[0] == timer[2].scheduled_at]
                 heapq.heapify(self._timers)

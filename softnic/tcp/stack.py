@@ -238,6 +238,7 @@ class TcpStack:
 
     def advance(self, now: float) -> None:
         """Runs the timers that are due."""
+        self.scheduler.run_others(now)
         while (flow := self.scheduler.due(now)) is not None:
             if flow.deadline <= now:
                 on_timer(flow, now)
