@@ -53,13 +53,13 @@ class Daemon(Pump):
         self.regions = Regions(first_region)
         self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
         self.offloaded = self.streams.offloaded
-        self._fast: FastTurn | None = None
+        self.fast_turn: FastTurn | None = None
         if isinstance(self._wire, VxlanLink) and self.host.tcp.config.fast_path:
             link = (self._wire, self._emulated)
-            self._fast = FastTurn(
+            self.fast_turn = FastTurn(
                 self.node, *link, self.streams, self.event_log, epoll=selector.fileno(), poll_s=config.poll_s
             )
-            selector.fast_turn = self._fast
+            selector.fast_turn = self.fast_turn
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
@@ -79,8 +79,8 @@ class Daemon(Pump):
         return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0
 
     def counters(self) -> dict[str, int]:
-        if self._fast is not None:
-            self._fast.count()
+        if self.fast_turn is not None:
+            self.fast_turn.count()
         own = (self.regions.counters, self.offloaded.counters)
         return {**self.node.counters(), **super().counters(), **asdict(own[0]), **asdict(own[1])}
 
@@ -97,7 +97,7 @@ class Daemon(Pump):
 
     def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
         streams, offloaded, node = self.streams, self.offloaded, self.node
-        fast = self._fast
+        fast = self.fast_turn
         if fast is not None:
             fast.give_back()
         self._on_events(events)

@@ -64,7 +64,7 @@ class FastTurn:
         self._direct = not wire.encrypts and (emulated is None or ring is not None)
         """C itself sends the frames of segments."""
         self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
-        self._turn = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
+        self.c = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
         self._segmenter = Segmenter(self._nic.mode == "packet", self._nic.equal_sizes)
         self._segmenter.lend(turn, _OUT_BYTES)
         wire.lend(turn)
@@ -91,11 +91,11 @@ class FastTurn:
         connection = stream.connection
         assert connection is not None
         if connection.peer[0] != self._nic.ip:
-            lib.sn_turn_add(self._turn, stream.c, connection.c)
+            lib.sn_turn_add(self.c, stream.c, connection.c)
 
     def remove(self, stream: Stream) -> None:
         """Give a stream back."""
-        left, connection = lib.sn_turn_remove(self._turn, stream.c), stream.connection
+        left, connection = lib.sn_turn_remove(self.c, stream.c), stream.connection
         if connection is None or connection.state is State.CLOSED:
             return
         if left & lib.SN_PORT_READ:
@@ -107,12 +107,12 @@ class FastTurn:
         """Take over the blocks of collectives if C has the ports of all streams. Return whether it has."""
         if not all(stream.in_table for stream in streams):
             return False
-        lib.sn_turn_add_engine(self._turn, engine)
+        lib.sn_turn_add_engine(self.c, engine)
         return True
 
     def remove_engine(self, engine: Any) -> None:
         """Give the blocks of collectives back."""
-        lib.sn_turn_remove_engine(self._turn, engine)
+        lib.sn_turn_remove_engine(self.c, engine)
 
     # Turns
 
@@ -136,24 +136,24 @@ class FastTurn:
         Returns the events that are left, and when Python's next turn is.
         """
         self._enter()
-        reasons: int = lib.sn_turn_run(self._turn, until)
+        reasons: int = lib.sn_turn_run(self.c, until)
         if reasons < 0:
             if reasons != -errno.EINTR:
                 raise OSError(-reasons, os.strerror(-reasons))
-            reasons = self._turn.reasons = 0
+            reasons = self.c.reasons = 0
         return self._leave(reasons)
 
     def step(self, events: Events) -> tuple[Events, float]:
         """Take one turn with these events, which were waited for elsewhere; as `wait`."""
         self._enter()
-        turn = self._turn
+        turn = self.c
         for index, (fd, mask) in enumerate(events):
             turn.fds[index], turn.masks[index] = fd, mask
         turn.event_count = len(events)
         return self._leave(lib.sn_turn_step(turn, self._streams.now()))
 
     def _enter(self) -> None:
-        turn = self._turn
+        turn = self.c
         times = (self._host.next_time(), self._wire.next_time(), self._streams.retry_at, self._wire.filter_ends)
         turn.timers_at = min(time for time in times if time is not None)
         peers, keys = self._wire.sorted_peers()
@@ -165,7 +165,7 @@ class FastTurn:
 
     def _set_path(self) -> None:
         """Tell C what Python knows of the way of frames."""
-        turn = self._turn
+        turn = self.c
         epoch = self._host.address_changes + self._wire.path_changes
         if epoch != turn.path_epoch:
             turn.path_epoch, turn.path_count = epoch, 0
@@ -177,7 +177,7 @@ class FastTurn:
 
         Returns the events that are left, and when Python's next turn is. Never raises.
         """
-        turn = self._turn
+        turn = self.c
         events = [(turn.fds[index], turn.masks[index]) for index in range(turn.event_count)]
         turn.event_count = 0
         try:
@@ -190,7 +190,7 @@ class FastTurn:
 
     def _continue(self, reasons: int) -> float:
         """Take over what C has left. Returns when Python's next turn is."""
-        turn = self._turn
+        turn = self.c
         self._wire.readable = turn.wire_readable
         self._nic.identification = turn.identification
         self._host.tcp.link_full_at = turn.link_full_at
@@ -217,11 +217,11 @@ class FastTurn:
     def _send_rest(self) -> None:
         """Send what the kernel did not accept of the last segment as the link does: it waits, or is dropped."""
         frames = self._segmenter.copy(0)
-        self._node.link.send(frames.select(slice(self._turn.accepted, None)), self._streams.now())
+        self._node.link.send(frames.select(slice(self.c.accepted, None)), self._streams.now())
 
     def _learn_senders(self) -> None:
         """Note the MAC addresses of a batch, which the link is about to learn."""
-        rx, macs = self._turn.rx, self._macs
+        rx, macs = self.c.rx, self._macs
         for source in rx.sources[0 : rx.found.sources]:
             start = rx.offsets[source.first] + 6
             mac = int.from_bytes(ffi.buffer(rx.data + start, 6)[:])
@@ -252,7 +252,7 @@ class FastTurn:
             _, port.peer_address, port.peer_port, _, port.gso = path
             self._note_path(int.from_bytes(resolved[0]), path)
         port.destination, port.path_until = int.from_bytes(resolved[0]), resolved[1]
-        port.path_epoch = self._turn.path_epoch
+        port.path_epoch = self.c.path_epoch
         codecs = agreed(connection, nic.codecs)
         port.peer_codecs = -1 if codecs is None else codecs
         buffer = connection.snd.buffer
@@ -267,7 +267,7 @@ class FastTurn:
 
     def _note_path(self, destination: int, path: UdpPath) -> None:
         """Tell the emulated link's C where frames to a MAC address go."""
-        turn = self._turn
+        turn = self.c
         known = any(turn.paths[index].destination == destination for index in range(turn.path_count))
         if not known and turn.path_count < lib.SN_TURN_PATHS:
             new = turn.paths[turn.path_count]
@@ -277,7 +277,7 @@ class FastTurn:
 
     def _handle_notes(self) -> bool:
         """Do what ports need of Python. Return whether it has to take a turn."""
-        turn, pending = self._turn, False
+        turn, pending = self.c, False
         while (port := lib.sn_turn_take_noted(turn)) != ffi.NULL:
             stream, connection = self._stream(port)
             notes, port.notes = port.notes, 0
@@ -299,16 +299,16 @@ class FastTurn:
         stream = self._streams.table.by_connection.get(cast("Connection", flow))
         if stream is None or not stream.in_table:
             return False
-        lib.sn_turn_schedule(self._turn, stream.c)
+        lib.sn_turn_schedule(self.c, stream.c)
         return True
 
     def next_timer(self) -> float:
         """Return when C's timers are to be run."""
-        return float(lib.sn_turn_next_timer(self._turn))
+        return float(lib.sn_turn_next_timer(self.c))
 
     def _run_timers(self, now: float) -> None:
         """Have C run the timers that are due, before Python runs its own."""
-        lib.sn_turn_run_timers(self._turn, now)
+        lib.sn_turn_run_timers(self.c, now)
         self._handle_notes()
 
     # Steps of Python's turns
@@ -317,13 +317,13 @@ class FastTurn:
         """Have C process the runs of the NIC's batch from `first` on. Returns the index of the first one left."""
         if self._node.is_captured:
             return first
-        left: int = lib.sn_turn_take_runs(self._turn, first, count, now)
+        left: int = lib.sn_turn_take_runs(self.c, first, count, now)
         self._handle_notes()
         return left
 
     def output(self, now: float) -> None:
         """Have C send what flows have to send, as far as it can; the rest is left to `Node.send`."""
-        turn, scheduler = self._turn, self._host.tcp.scheduler
+        turn, scheduler = self.c, self._host.tcp.scheduler
         if self._node.is_captured or (self._direct and self._wire.is_waiting):
             self._return_ready()
             return
@@ -356,19 +356,19 @@ class FastTurn:
         for flow in scheduler.take_ready():
             stream = by_connection.get(cast("Connection", flow))
             if stream is not None and stream.in_table:
-                lib.sn_turn_wake(self._turn, stream.c)
+                lib.sn_turn_wake(self.c, stream.c)
             else:
                 scheduler.adopt(flow)
         self._set_path()
 
     def _return_ready(self) -> None:
         """Leave the flows that wait to send to Python."""
-        while (port := lib.sn_turn_take_ready(self._turn)) != ffi.NULL:
+        while (port := lib.sn_turn_take_ready(self.c)) != ffi.NULL:
             self._host.tcp.scheduler.adopt(self._stream(port)[1])
 
     def give_back(self) -> None:
         """Have Python read the streams that C was about to read."""
-        while (port := lib.sn_turn_take_pulled(self._turn)) != ffi.NULL:
+        while (port := lib.sn_turn_take_pulled(self.c)) != ffi.NULL:
             self._streams.pulling.add(self._stream(port)[0])
 
     def take_over(self) -> None:
@@ -387,14 +387,14 @@ class FastTurn:
             return
         pulling.clear()
         for stream in ours:
-            lib.sn_turn_pull(self._turn, stream.c)
+            lib.sn_turn_pull(self.c, stream.c)
 
     def count(self) -> None:
         """Add what C has counted to the counters of NIC, host and link."""
-        counts = self._turn.counts
+        counts = self.c.counts
         self._wire.count_batches(counts)
         for name in _NIC_COUNTS:
             setattr(self._nic.counters, name, getattr(self._nic.counters, name) + getattr(counts, f"nic_{name}"))
         for name in _HOST_COUNTS:
             setattr(self._host.counters, name, getattr(self._host.counters, name) + getattr(counts, f"host_{name}"))
-        self._turn.counts = _ZERO[0]
+        self.c.counts = _ZERO[0]

@@ -74,7 +74,7 @@ def wire_of(daemon: Daemon) -> object:
 
 def fast_turn_of(daemon: Daemon) -> FastTurn | None:
     """Return the turns in C of a daemon, if it has them."""
-    return daemon._fast
+    return daemon.fast_turn
 
 
 def break_continuation(patch: pytest.MonkeyPatch) -> None:
@@ -88,14 +88,14 @@ def break_continuation(patch: pytest.MonkeyPatch) -> None:
 
 def cut_only(daemon: Daemon) -> None:
     """Have C cut segments, and Python send them through the link."""
-    assert daemon._fast is not None
-    daemon._fast._direct = False
-    daemon._fast._turn.cuts_only = True
+    assert daemon.fast_turn is not None
+    daemon.fast_turn._direct = False
+    daemon.fast_turn.c.cuts_only = True
 
 
 def segments_in_c(daemon: Daemon) -> int:
     """Return the segments that C sent and received since the daemon's counters were read last."""
-    counts = daemon._fast._turn.counts if daemon._fast else None
+    counts = daemon.fast_turn.c.counts if daemon.fast_turn else None
     return 0 if counts is None else int(counts.host_segments_sent + counts.host_segments_received)
 
 

@@ -1,0 +1,304 @@
+"""What a segment costs in turns in C: CPU microseconds at both ends, without system calls.
+
+python -m benchmarks.turn [--segments 400] [--rounds 9] [--json FILE]
+
+Two NICs in one process, on a clock of the benchmark. A block of a collective crosses one connection, so that no program
+reads or writes; frames are copied from one NIC's memory to the other's instead of being sent. Sent: what to send is
+decided, its frames are encoded and cut. Taken: the frames are checked, the segment is processed, its bytes are put in
+their place. "evicted": 8 MiB of other memory were written before each call. Medians; copy: of the segment's bytes, in
+the same rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+from softnic._native import ffi, lib
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.ipc import work_queue
+from softnic.ipc.work_queue import WorkRequest
+from softnic.link.udp import VxlanLink
+from softnic.tcp.connection import Connection
+from softnic.tcp.flow import NEVER
+from softnicd.config import Config
+from softnicd.daemon import Daemon
+from softnicd.fast_turn import FastTurn
+from softnicd.selector import Selector
+from softnicd.streams import Stream
+
+IPS = ("10.77.0.1", "10.77.0.2")
+PORT, TURN_S, WARM_UP = 7000, 50e-6, 200
+CODECS = ("", "bounded:10")
+SIZES = (1, 12, 90)
+"""Frames of a segment."""
+EVICTED_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class SegmentRow:
+    """Microseconds of CPU."""
+
+    codec: str = column("floats")
+    kbytes: float = column("KB a segment", ".1f")
+    frames: float = column("frames", ".0f")
+    caches: str = column("caches")
+    send_data: float = column("sent", ".2f")
+    take_data: float = column("taken", ".2f")
+    send_ack: float = column("ACK sent", ".2f")
+    take_ack: float = column("taken", ".2f")
+    turn: float = column("a turn, both ends", ".2f")
+    copy: float = column("copy", ".2f")
+
+
+class _Daemon(Daemon):
+    time = 1000.0
+
+    def now(self) -> float:
+        return self.time
+
+
+class Pair:
+    """Two NICs with a communicator of two ranks."""
+
+    def __init__(self, directory: str) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+        self.programs: list[socket.socket] = []
+        """The other ends of streams, which stay open."""
+        self.daemons = [self._daemon(Path(directory), index) for index in range(2)]
+        for index, daemon in enumerate(self.daemons):
+            other = self.daemons[1 - index]
+            wire = other._wire
+            assert isinstance(wire, VxlanLink)
+            daemon.add_peer(other.config.address, wire.address)
+        control, data = self._connect(PORT), self._connect(PORT + 1)
+        self.data = data
+        self.queues = [self._join(rank, control[rank], data[rank]) for rank in range(2)]
+
+    def _daemon(self, directory: Path, index: int) -> _Daemon:
+        config = Config(ip=IPS[index], control=str(directory / str(index)), seed=index, wire="127.0.0.1:0")
+        selector = Selector()
+        self.loops.append(asyncio.SelectorEventLoop(selector))
+        return _Daemon(config, self.loops[-1], selector)
+
+    def close(self) -> None:
+        for end in (*self.queues, *self.programs):
+            end.close()
+        self.turns(5)  # the communicators end
+        for daemon, loop in zip(self.daemons, self.loops, strict=True):
+            daemon.close()
+            loop.close()
+
+    def turns(self, count: int) -> None:
+        """Take turns of both NICs in Python, over their sockets."""
+        for _ in range(count):
+            for daemon in self.daemons:
+                daemon.turn(daemon._selector.epoll.poll(0))
+                daemon.time += TURN_S
+
+    def _connect(self, port: int) -> list[Stream]:
+        first, second = self.daemons
+        listener = second.host.listen(0, port, 5, second.time)
+        ends = [first.host.connect(second.config.address, port, first.time)]
+        while not listener.queue:
+            self.turns(1)
+        accepted = listener.accept()
+        assert accepted is not None
+        ends.append(accepted)
+        return [self._stream(daemon, end) for daemon, end in zip(self.daemons, ends, strict=True)]
+
+    def _stream(self, daemon: _Daemon, connection: Connection) -> Stream:
+        ours, theirs = socket.socketpair()
+        self.programs.append(theirs)
+        stream = daemon.streams.table.add(ours.detach())
+        daemon.streams.table.attach(stream, connection)
+        return stream
+
+    def _join(self, rank: int, control: Stream, data: Stream) -> socket.socket:
+        """Have a NIC execute collectives. Returns the process' end of the work queue."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        streams: list[list[Stream | None]] = [[control], [data]]
+        for side in streams:
+            side.insert(rank, None)
+        self.daemons[rank].streams.join(theirs.detach(), rank, streams)
+        return ours
+
+    def fast(self, index: int) -> FastTurn:
+        fast = self.daemons[index].fast_turn
+        assert fast is not None
+        return fast
+
+    def post(self, number: int, codec: str, nbytes: int, staged: bool) -> None:
+        """Have the second rank receive a block from the first one; `staged`: `release` says when."""
+        words = nbytes // 4
+        for rank, daemon in enumerate(self.daemons):
+            fd = os.memfd_create("region", os.MFD_ALLOW_SEALING)
+            os.ftruncate(fd, 4 * words)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+            region = daemon.regions.add(fd, self), 0
+            os.close(fd)
+            memory = daemon.regions.get(region[0])
+            assert memory is not None
+            values = np.random.default_rng(0).normal(0, 0.01, words) if rank == 0 else np.zeros(words)
+            np.frombuffer(memory, np.float32)[:] = values  # so that no page is touched for the first time later
+            fields = ("Ibcast", "bcast", "ring", "float32", (words,), region, region)
+            request = WorkRequest(number, *fields, root=0, codec=codec, staged=staged)
+            self.queues[rank].send(work_queue.encode(request))
+        self.turns(40)
+
+    def release(self) -> None:
+        """Hand what the first rank sends to its stream, as far as it takes that."""
+        stream = self.data[0]
+        steps, connection = stream.c.steps, stream.connection
+        assert connection is not None
+        if steps.outgoing == ffi.NULL:
+            return
+        source = steps.outgoing.source
+        if source.kind == lib.SN_STEP_ROUND:
+            source = source.before
+        source.ready = source.size
+        if lib.sn_step_queue_send(steps) & lib.SN_QUEUE_WAKE and not connection.queued:
+            lib.sn_turn_wake(self.fast(0).c, stream.c)
+
+
+class Times:
+    """Seconds of calls, by kind; `before` is called before each."""
+
+    def __init__(self, before: Callable[[], object] | None) -> None:
+        self._before = before
+        self.spent: dict[str, list[float]] = {"send_data": [], "take_data": [], "send_ack": [], "take_ack": []}
+        self.sizes: list[tuple[int, int]] = []
+
+    def call(self, kind: str, function: Callable[..., Any], *args: Any) -> Any:
+        if self._before is not None:
+            self._before()
+        began = perf_counter()
+        result = function(*args)
+        self.spent[kind].append(perf_counter() - began)
+        return result
+
+
+def take(turn: Any, now: float) -> int:
+    """Parse a batch of frames, and process its runs. Returns how many there were."""
+    rx = turn.rx
+    found: int = lib.sn_parse(
+        *(rx.data, rx.size, rx.offsets, rx.lengths, rx.found.frames, turn.mac, turn.offloads, rx.payloads, rx.runs)
+    )
+    if lib.sn_turn_take_runs(turn, 0, found, now) != found:
+        raise RuntimeError("a segment did not take the fast path")
+    return found
+
+
+def carry(sender: Any, receiver: Any) -> None:
+    """Copy the frames of the latest cut into the receiver's memory."""
+    tx, rx = sender.tx, receiver.rx
+    count = tx.result.frames
+    end = tx.offsets[count - 1] + tx.lengths[count - 1]
+    ffi.memmove(rx.data, tx.data, end)
+    ffi.memmove(rx.offsets, tx.offsets, 4 * count)
+    ffi.memmove(rx.lengths, tx.lengths, 4 * count)
+    rx.found.frames = count
+
+
+def round_trip(pair: Pair, frames: int, times: Times) -> None:
+    """One turn of both ends: a segment, and its acknowledgement."""
+    pair.release()
+    ends = [pair.fast(index).c for index in range(2)]
+    for index, kind in enumerate(("data", "ack")):
+        sender, receiver, now = ends[index], ends[1 - index], pair.daemons[index].time
+        if sender.first_ready == ffi.NULL:
+            continue
+        space = frames * 1500 - 1 if kind == "data" else 1 << 16
+        reasons = times.call(f"send_{kind}", lib.sn_turn_output, sender, space, now)
+        if not reasons & lib.SN_TURN_CUT:
+            if reasons:
+                raise RuntimeError(f"the turn needs Python: {reasons}")
+            times.spent[f"send_{kind}"].pop()
+            continue
+        if kind == "data":
+            times.sizes.append((sender.tx.result.consumed, sender.tx.result.frames))
+        carry(sender, receiver)
+        times.call(f"take_{kind}", take, receiver, now)
+    for daemon in pair.daemons:
+        daemon.time += TURN_S
+
+
+def measure(codec: str, frames: int, segments: int, before: Callable[[], object] | None) -> Times:
+    """Send segments of about this many frames."""
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        pair = Pair(directory)
+        stack.callback(pair.close)
+        pair.post(1, codec, 1 << 20, False)  # the NICs learn the path and choose the codec
+        pair.post(2, codec, (segments + 2 * WARM_UP) * frames * 1448 * (6 if codec else 1), True)
+        for index, stream in enumerate(pair.data):
+            assert stream.connection is not None
+            stream.connection.receive_tuning.round_ends = NEVER  # Python makes buffers grow
+            pair.fast(index).c.cuts_only = True
+        for _ in range(WARM_UP):
+            round_trip(pair, frames, Times(None))
+        times = Times(before)
+        for _ in range(segments):
+            round_trip(pair, frames, times)
+        return times
+
+
+def row(codec: str, frames: int, given: argparse.Namespace, evicted: bool) -> SegmentRow:
+    memory = np.zeros(EVICTED_BYTES // 8)
+    before = (lambda: np.add(memory, 1, out=memory)) if evicted else None
+    found: dict[str, list[float]] = {}
+    sizes: list[tuple[int, int]] = []
+    for _ in range(given.rounds):
+        times = measure(codec, frames, given.segments, before)
+        sizes += times.sizes
+        for kind, spent in times.spent.items():
+            found.setdefault(kind, []).append(median(spent) * 1e6 if spent else 0.0)
+    us = {kind: median(values) for kind, values in found.items()}
+    nbytes = int(median(size for size, _ in sizes))
+    source, target = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+    copies = []
+    for _ in range(101):
+        began = perf_counter()
+        np.copyto(target, source)
+        copies.append(perf_counter() - began)
+    count = median(size for _, size in sizes)
+    caches = "evicted" if evicted else "hot"
+    return SegmentRow(
+        codec or "untagged", nbytes / 1000, count, caches, **us, turn=sum(us.values()), copy=median(copies) * 1e6
+    )
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--segments", type=int, default=400, help="in each round (400)")
+    harness.add_rounds(parser, 9)
+
+
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[SegmentRow]]:
+    rows = []
+    for codec in CODECS:
+        for frames in SIZES:
+            for evicted in (False, True):
+                progress(f"{codec or 'untagged'}, {frames} frames")
+                rows.append(row(codec, frames, given, evicted))
+    settings = {"segments": given.segments, "rounds": given.rounds}
+    return [
+        MeasurementReport("benchmarks.turn", "Turns in C, two ends in one process", columns(SegmentRow), rows, settings)
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(harness.main("turn", __doc__, measured, add_options))
