@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -168,6 +169,13 @@ def test_a_nic_without_memory_ends_what_needs_more_and_goes_on(nics: list[Nic]) 
     assert any("no memory left" in text for text in events(nics[0]))
 
 
+def answers(nic: Nic) -> bool:
+    """Whether a NIC's control socket is there, and listens."""
+    with contextlib.suppress(OSError), nic.client() as client:
+        return isinstance(client.call(control.QueryNic()), control.NicInfo)
+    return False
+
+
 def test_a_log_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
     with running(1) as [other]:
         nic = Nic(tmp_path, 1, [0, 0])
@@ -176,9 +184,7 @@ def test_a_log_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
         nic.start()
         try:
             Path(nic.path).unlink()  # which is logged
-            until(Path(nic.path).exists)
-            with nic.client() as client:
-                assert isinstance(client.call(control.QueryNic()), control.NicInfo)
+            until(lambda: answers(nic))
         finally:
             assert nic.stop() == 0
         assert other.alive
