@@ -49,10 +49,10 @@ class Row:
 def encode_frames(codec: codecs.Codec, words: Floats, out: npt.NDArray[np.uint8]) -> None:
     consumed = ffi.new("size_t *")
     pointer, room = ffi.from_buffer("uint8_t[]", words), ffi.from_buffer("uint8_t[]", out)
-    done = 0
+    done, block = 0, codec.block_bytes // 4
     while done < words.size:
         at, left = pointer + 4 * done, words.size - done
-        lib.sn_encode(codec.number, codec.parameter, at, left, 16, room, FRAME_BODY_BYTES, consumed)
+        lib.sn_encode(codec.number, codec.parameter, at, left, block, room, FRAME_BODY_BYTES, consumed)
         done += consumed[0]
 
 

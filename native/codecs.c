@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels.h"
+#include "mx.h"
 #include "words.h"
 
 #ifdef SN_HAVE_AVX2
@@ -26,17 +27,37 @@
 #else
 #define NEON(codec) [SN_NEON] = {NULL, NULL, NULL}
 #endif
+/* An exact round trip is a copy. */
+#ifdef SN_HAVE_AVX2
+#define EXACT_AVX2 [SN_AVX2] = {sn_exact_encode_avx2, sn_exact_decode_avx2, sn_exact_roundtrip}
+#else
+#define EXACT_AVX2 [SN_AVX2] = {NULL, NULL, NULL}
+#endif
+#ifdef SN_HAVE_AVX512
+#define EXACT_AVX512 [SN_AVX512] = {sn_exact_encode_avx512, sn_exact_decode_avx512, sn_exact_roundtrip}
+#else
+#define EXACT_AVX512 [SN_AVX512] = {NULL, NULL, NULL}
+#endif
 #define SCALAR(codec) [SN_SCALAR] = {sn_##codec##_encode, sn_##codec##_decode, sn_##codec##_roundtrip}
 
+static const char *const MX_ELEMENTS[] = {"e4m3", "e5m2", "e2m3", "e2m1"};
+
 static const sn_codec CODECS[] = {
-    [SN_RAW] = {"raw", 0, 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
-    [SN_INCEPTIONN] = {"inceptionn", 1, 23, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
+    [SN_RAW] = {"raw", 0, 0, 1, 0, sn_raw_size, sn_raw_size, sn_raw_tags, NULL, {SCALAR(raw)}},
+    [SN_INCEPTIONN] = {"inceptionn", 1, 23, 1, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags, NULL,
                        {SCALAR(inceptionn), AVX2(inceptionn), AVX512(inceptionn), NEON(inceptionn)}},
-    [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
+    [SN_BOUNDED] = {"bounded", 1, 23, 1, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags, NULL,
                     {SCALAR(bounded), AVX2(bounded), AVX512(bounded), NEON(bounded)}},
-    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), AVX2(bfp), AVX512(bfp), NEON(bfp)}},
-    [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL,
+    [SN_BFP] = {"bfp", 3, 15, 1, SN_CODING_BLOCK_WORDS, sn_bfp_bound, sn_bfp_least, NULL, NULL,
+                {SCALAR(bfp), AVX2(bfp), AVX512(bfp), NEON(bfp)}},
+    [SN_TRUNCATE] = {"truncate", 8, 32, 1, 0, sn_truncate_size, sn_truncate_size, NULL, NULL,
                      {SCALAR(truncate), AVX2(truncate), AVX512(truncate), NEON(truncate)}},
+    [SN_RHT] = {"rht", 3, 6, 1, SN_LONGEST_BLOCK_WORDS, sn_rht_bound, sn_rht_least, NULL, NULL,
+                {SCALAR(rht), AVX2(rht), AVX512(rht), NEON(rht)}},
+    [SN_EXACT] = {"exact", 16, 32, 16, SN_LONGEST_BLOCK_WORDS, sn_exact_bound, sn_exact_least, NULL, NULL,
+                  {SCALAR(exact), EXACT_AVX2, EXACT_AVX512}},
+    [SN_MX] = {"mx", SN_MX_E4M3, SN_MX_E2M1, 1, SN_MX_BLOCK_WORDS, sn_mx_size, sn_mx_size, NULL, MX_ELEMENTS,
+               {SCALAR(mx), AVX2(mx), AVX512(mx), NEON(mx)}},
 };
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];
@@ -47,7 +68,9 @@ static const sn_codec *find(int codec, int parameter)
     if (codec < 0 || codec >= COUNT || !CODECS[codec].name)
         return NULL;
     const sn_codec *const found = &CODECS[codec];
-    return parameter >= found->lowest && parameter <= found->highest ? found : NULL;
+    return parameter >= found->lowest && parameter <= found->highest && (parameter - found->lowest) % found->step == 0
+               ? found
+               : NULL;
 }
 
 static const char *const SIMD_NAMES[SN_SIMD_NUMBERS] = {[SN_SCALAR] = "scalar", [SN_AVX2] = "avx2",
@@ -61,11 +84,13 @@ const char *sn_simd_name(int simd)
 }
 
 #ifdef SN_HAVE_AVX2
-/* Float16 is converted by F16C, which some compilers' __builtin_cpu_supports does not know. */
+/* Float16 is converted by F16C, which some compilers' __builtin_cpu_supports does not know. Of the CPUs with AVX2, all
+   of AMD and Intel have both. */
 static int has_avx2(void)
 {
     unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) &&
+           (c & bit_F16C);
 }
 #endif
 
@@ -155,9 +180,20 @@ const char *sn_codec_describe(int codec, int *lowest, int *highest)
     return CODECS[codec].name;
 }
 
+const char *sn_codec_parameter_name(int codec, int parameter)
+{
+    const sn_codec *const found = find(codec, parameter);
+    return found && found->parameter_names ? found->parameter_names[parameter - found->lowest] : NULL;
+}
+
 int sn_codec_has_blocks(int codec)
 {
-    return codec >= 0 && codec < COUNT && CODECS[codec].blocks;
+    return codec >= 0 && codec < COUNT && CODECS[codec].blocks > 0;
+}
+
+int sn_codec_block_words(int codec)
+{
+    return sn_codec_has_blocks(codec) ? CODECS[codec].blocks : SN_CODING_BLOCK_WORDS;
 }
 
 int sn_codec_has_tags(int codec)
@@ -189,7 +225,7 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
     *consumed = 0;
     if (!found)
         return 0;
-    if (found->blocks && first < SN_CODING_BLOCK_WORDS && count > first)
+    if (first < (size_t)found->blocks && count > first)
         count = first;
     return kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed);
 }

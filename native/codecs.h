@@ -7,14 +7,15 @@
 #include <stdint.h>
 /* all */
 
-enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 4 };
+enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 4, SN_RHT = 5, SN_EXACT = 6, SN_MX = 7, SN_LAST_CODEC = SN_MX };
 
-/* Words between two places where a tagged range may be cut (64 bytes). */
-enum { SN_CODING_BLOCK_WORDS = 16 };
+/* Words between two places where a tagged range may be cut (64 bytes), unless the codec's blocks are longer, and the
+   longest of any codec's blocks. */
+enum { SN_CODING_BLOCK_WORDS = 16, SN_LONGEST_BLOCK_WORDS = 128 };
 
 /* Multiples of this many words can be encoded, decoded and rounded independently of what follows, in every codec: the
    concatenated bodies of the parts are the body of the whole. */
-enum { SN_PART_WORDS = 64 };
+enum { SN_PART_WORDS = 128 };
 
 /* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
 enum { SN_CODEC_NUMBERS = 16 };
@@ -37,9 +38,16 @@ int sn_simd_select(int simd);
 /* Returns the codec's name and the range of its parameter, or NULL if the number is unknown. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);
 
+/* Returns how a text names the codec's parameter, or NULL if by its number (or the codec does not accept it). */
+const char *sn_codec_parameter_name(int codec, int parameter);
+
 /* Returns 1 if the codec encodes the words of a coding block together, so that a word's decoded value depends on its
    neighbours, and 0 if each is encoded alone (or the codec does not exist). */
 int sn_codec_has_blocks(int codec);
+
+/* Returns the words between two places where a tagged range of this codec may be cut: SN_CODING_BLOCK_WORDS, or a
+   multiple of it. */
+int sn_codec_block_words(int codec);
 
 /* Returns 1 if sn_tag_counts can count the codec's vectors: its words have tags. */
 int sn_codec_has_tags(int codec);
@@ -55,9 +63,9 @@ size_t sn_encoded_bound(int codec, int parameter, size_t count);
 size_t sn_encoded_least(int codec, int parameter, size_t count);
 
 /* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut: after `first`
-   words (1..16: the rest of a coding block begun earlier; 16 if aligned), after `first` + 16 i words, or after all. A
-   codec with blocks stops after `first` words if these are fewer than 16, so that its blocks are coding blocks however
-   a range is cut. Returns the bytes written; `*consumed` receives the words consumed, 0 if not even the first coding
+   words (1..n: the rest of a coding block begun earlier; n if aligned, where n is sn_codec_block_words), after
+   `first` + n i words, or after all. A codec with blocks stops after `first` words if these are fewer than n, so that
+   its blocks are coding blocks however a range is cut. Returns the bytes written; `*consumed` receives the words consumed, 0 if not even the first coding
    block fits. Codec and parameter must be valid. */
 size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first,
                  uint8_t *out, size_t capacity, size_t *consumed);

@@ -44,7 +44,7 @@ size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t 
                          size_t count, size_t first, uint8_t *out, size_t capacity, size_t *consumed)
 {
     uint8_t sums[2][4 * SN_COMBINE_WORDS];
-    const size_t cut = first % SN_CODING_BLOCK_WORDS;
+    const size_t block = (size_t)sn_codec_block_words(codec), cut = first % block;
     place at = {out, capacity, 0}, before = at;
     *consumed = 0;
     if (!legal(codec, parameter, operation))
@@ -57,7 +57,7 @@ size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t 
         const int back = taken == 0 && cut && at.done;
         if (back) { /* no cut fits behind the part before: end at the last one within it */
             at = before;
-            used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - SN_CODING_BLOCK_WORDS + cut, first,
+            used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - block + cut, first,
                              at.out, at.room, &taken);
         }
         before = at;

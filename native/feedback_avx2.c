@@ -3,6 +3,6 @@
 
 #ifdef SN_HAVE_AVX2
 #define SN_TARGET __attribute__((target("avx2")))
-#define SN_FEEDBACK sn_feedback_avx2
+#define SN_FEEDBACK(name) sn_##name##_avx2
 #include "feedback_loops.h"
 #endif

@@ -1,11 +1,18 @@
 /* The loops of feedback.h, included once per instruction set by a file that defines SN_TARGET (an attribute, or
-   nothing) and SN_FEEDBACK (the function's name). The compiler vectorises them. */
+   nothing) and SN_FEEDBACK(name) (a function's name for it). The compiler vectorises them. */
 #ifndef SOFTNIC_FEEDBACK_LOOPS_H
 #define SOFTNIC_FEEDBACK_LOOPS_H
 #include "feedback.h"
 #include "words.h"
 
-size_t SN_FEEDBACK(int k, float scale, const uint8_t *gradient, uint8_t *residual, size_t count, uint8_t *out);
+typedef size_t sn_feedback_bounded(int k, float scale, const uint8_t *gradient, uint8_t *residual, size_t count,
+                                   uint8_t *out);
+typedef void sn_feedback_adder(const uint8_t *gradient, const uint8_t *residual, size_t count, uint8_t *sum);
+typedef void sn_feedback_keeper(const uint8_t *sum, const uint8_t *rounded, size_t count, uint8_t *residual);
+
+sn_feedback_bounded SN_FEEDBACK(feedback);
+sn_feedback_adder SN_FEEDBACK(feedback_add);
+sn_feedback_keeper SN_FEEDBACK(feedback_keep);
 
 /* Elements of a group of codec 2, and of a burst (bounded.c). */
 enum { GROUP = 64, BURST = 8 };
@@ -48,7 +55,8 @@ SN_TARGET static SN_INLINE size_t encoded(const uint8_t *sizes)
     return bytes;
 }
 
-SN_TARGET size_t SN_FEEDBACK(int k, float scale, const uint8_t *gradient, uint8_t *residual, size_t count, uint8_t *out)
+SN_TARGET size_t SN_FEEDBACK(feedback)(int k, float scale, const uint8_t *gradient, uint8_t *residual, size_t count,
+                                       uint8_t *out)
 {
     const float step = sn_float_of((uint32_t)(127 + 1 - k) << 23);
     const grid on = {scale, 1 / scale, step, 1 / step};
@@ -67,6 +75,24 @@ SN_TARGET size_t SN_FEEDBACK(int k, float scale, const uint8_t *gradient, uint8_
         bytes += encoded(sizes);
     }
     return bytes;
+}
+
+SN_TARGET void SN_FEEDBACK(feedback_add)(const uint8_t *gradient, const uint8_t *residual, size_t count, uint8_t *sum)
+{
+    SN_INDEPENDENT
+    for (size_t i = 0; i < count; i++)
+        sn_store32(sum + 4 * i, sn_bits_of(sn_float_of(sn_load32(gradient + 4 * i)) +
+                                           sn_float_of(sn_load32(residual + 4 * i))));
+}
+
+SN_TARGET void SN_FEEDBACK(feedback_keep)(const uint8_t *sum, const uint8_t *rounded, size_t count, uint8_t *residual)
+{
+    SN_INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t rest =
+            sn_bits_of(sn_float_of(sn_load32(sum + 4 * i)) - sn_float_of(sn_load32(rounded + 4 * i)));
+        sn_store32(residual + 4 * i, rest & sn_mask((rest & 0x7f800000) != 0x7f800000));
+    }
 }
 
 #endif

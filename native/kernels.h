@@ -46,37 +46,52 @@ typedef struct {
     const char *name;
     int lowest;
     int highest;
-    int blocks; /* 1: the words of a coding block are encoded together; 0: each word alone */
+    int step; /* parameters are this far from each other */
+    int blocks; /* words that are encoded together, at least SN_CODING_BLOCK_WORDS; 0: each word alone */
     sn_sizer *bound; /* maximum bytes of `count` words */
     sn_sizer *least; /* minimum bytes of `count` words */
     sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */
+    const char *const *parameter_names; /* of the parameters from `lowest` on; NULL: their numbers */
     sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL: the scalar ones serve */
 } sn_codec;
 
-sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode, sn_bfp_encode, sn_truncate_encode;
-sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode, sn_bfp_decode, sn_truncate_decode;
+sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode, sn_bfp_encode, sn_truncate_encode,
+    sn_rht_encode, sn_exact_encode, sn_mx_encode;
+sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode, sn_bfp_decode, sn_truncate_decode,
+    sn_rht_decode, sn_exact_decode, sn_mx_decode;
 sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip, sn_bfp_roundtrip,
-    sn_truncate_roundtrip;
+    sn_truncate_roundtrip,
+    sn_rht_roundtrip, sn_exact_roundtrip, sn_mx_roundtrip;
 sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
 #ifdef SN_HAVE_AVX2
-sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2, sn_bfp_encode_avx2, sn_truncate_encode_avx2;
-sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2, sn_bfp_decode_avx2, sn_truncate_decode_avx2;
+sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2, sn_bfp_encode_avx2, sn_truncate_encode_avx2,
+    sn_rht_encode_avx2, sn_exact_encode_avx2, sn_mx_encode_avx2;
+sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2, sn_bfp_decode_avx2, sn_truncate_decode_avx2,
+    sn_rht_decode_avx2, sn_exact_decode_avx2, sn_mx_decode_avx2;
 sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2, sn_bfp_roundtrip_avx2,
-    sn_truncate_roundtrip_avx2;
+    sn_truncate_roundtrip_avx2,
+    sn_rht_roundtrip_avx2, sn_mx_roundtrip_avx2;
 #endif
 #ifdef SN_HAVE_NEON
-sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon, sn_truncate_encode_neon;
-sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon, sn_bfp_decode_neon, sn_truncate_decode_neon;
+sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon, sn_truncate_encode_neon,
+    sn_rht_encode_neon, sn_mx_encode_neon;
+sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon, sn_bfp_decode_neon, sn_truncate_decode_neon,
+    sn_rht_decode_neon, sn_mx_decode_neon;
 sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon, sn_bfp_roundtrip_neon,
-    sn_truncate_roundtrip_neon;
+    sn_truncate_roundtrip_neon,
+    sn_rht_roundtrip_neon, sn_mx_roundtrip_neon;
 #endif
 #ifdef SN_HAVE_AVX512
-sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512, sn_bfp_encode_avx512, sn_truncate_encode_avx512;
-sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512, sn_bfp_decode_avx512, sn_truncate_decode_avx512;
+sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512, sn_bfp_encode_avx512, sn_truncate_encode_avx512,
+    sn_rht_encode_avx512, sn_exact_encode_avx512, sn_mx_encode_avx512;
+sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512, sn_bfp_decode_avx512, sn_truncate_decode_avx512,
+    sn_rht_decode_avx512, sn_exact_decode_avx512, sn_mx_decode_avx512;
 sn_roundtripper sn_inceptionn_roundtrip_avx512, sn_bounded_roundtrip_avx512, sn_bfp_roundtrip_avx512,
-    sn_truncate_roundtrip_avx512;
+    sn_truncate_roundtrip_avx512,
+    sn_rht_roundtrip_avx512, sn_mx_roundtrip_avx512;
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
-    sn_bfp_bound, sn_bfp_least, sn_truncate_size;
+    sn_bfp_bound, sn_bfp_least, sn_truncate_size, sn_rht_bound, sn_rht_least,
+    sn_exact_bound, sn_exact_least, sn_mx_size;
 
 #endif

@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "codecs.h"
 #include "reduce.h"
-#include "coding_blocks.h"
 
 /* Parts per thread: enough that the others have little left when one is delayed by a busy core or a hard part. */
 enum { PARTS_A_THREAD = 4, MOST_PARTS = PARTS_A_THREAD * SN_MOST_THREADS };
@@ -95,7 +95,7 @@ static void encode_part(void *context, unsigned number)
     const size_t size = size_of(all->cut, number);
     size_t consumed;
     all->used[number] = sn_encode(all->codec, all->parameter, all->words + 4 * begin_of(all->cut, number), size,
-                                  SN_CODING_BLOCK_WORDS, place_of(all, number),
+                                  (size_t)sn_codec_block_words(all->codec), place_of(all, number),
                                   sn_encoded_bound(all->codec, all->parameter, size), &consumed);
 }
 
@@ -118,7 +118,8 @@ typedef struct {
     int parameter;
     const uint8_t *body;
     size_t length;
-    size_t block_bytes; /* bytes per coding block, assuming that all have the same size */
+    size_t block_words;
+    size_t block_bytes; /* bytes per block, assuming that all have the same size */
     uint8_t *words;
     ptrdiff_t used[MOST_PARTS];
 } decoding;
@@ -126,7 +127,7 @@ typedef struct {
 /* Where a part is assumed to begin. */
 static size_t offset_of(const decoding *all, unsigned number)
 {
-    return begin_of(all->cut, number) / SN_CODING_BLOCK_WORDS * all->block_bytes;
+    return begin_of(all->cut, number) / all->block_words * all->block_bytes;
 }
 
 static ptrdiff_t decode_from(const decoding *all, unsigned number, size_t offset, size_t count)
@@ -157,10 +158,11 @@ static ptrdiff_t verified(const decoding *all, unsigned *parts)
 int sn_parallel_decode(unsigned threads, int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words,
                        size_t count)
 {
-    const size_t blocks = count / SN_CODING_BLOCK_WORDS, block_bytes = blocks ? length / blocks : 0;
-    decoding all = {cut_up(count, threads), codec, parameter, body, length, block_bytes, words, {0}};
-    /* Behind coding blocks of equal size, at most one is shorter. */
-    if (all.cut.parts == 1 || length - blocks * block_bytes > SN_CODING_BLOCK_BOUND)
+    const size_t block = (size_t)sn_codec_block_words(codec), blocks = count / block;
+    const size_t block_bytes = blocks ? length / blocks : 0;
+    decoding all = {cut_up(count, threads), codec, parameter, body, length, block, block_bytes, words, {0}};
+    /* Behind blocks of equal size, at most one is shorter. */
+    if (all.cut.parts == 1 || length - blocks * block_bytes > 4 * block + 8)
         return sn_decode(codec, parameter, body, length, words, count);
     share_out(decode_part, &all, all.cut.parts);
     unsigned parts;

@@ -1,4 +1,4 @@
-/* The tables of shuffles.h, computed by the preprocessor from SN_SIZE and SN_END_i of bursts.h. */
+/* The tables of shuffles.h, computed by the preprocessor; those of vectors from SN_SIZE and SN_END_i of bursts.h. */
 #include "shuffles.h"
 
 #include "bursts.h"
@@ -32,3 +32,31 @@
 
 const uint8_t sn_compact[256][16] = ALL(COMPACT);
 const uint8_t sn_expand[256][16] = ALL(EXPAND);
+
+/* The bits that are set below bit `i`. */
+#define SET(t, i) ((t) >> (i) & 1)
+#define BELOW_2(t) (SET(t, 0) + SET(t, 1))
+#define BELOW_4(t) (BELOW_2(t) + BELOW_2((t) >> 2))
+#define BELOW(t, i) (BELOW_4((t) & ((1 << (i)) - 1)) + BELOW_4(((t) & ((1 << (i)) - 1)) >> 4))
+
+/* The set bit that has `n` set ones below it. */
+#define IS_NTH(t, n, i) (SET(t, i) && BELOW(t, i) == (n))
+#define NTH(t, n) \
+    (IS_NTH(t, n, 0)   ? 0 \
+     : IS_NTH(t, n, 1) ? 1 \
+     : IS_NTH(t, n, 2) ? 2 \
+     : IS_NTH(t, n, 3) ? 3 \
+     : IS_NTH(t, n, 4) ? 4 \
+     : IS_NTH(t, n, 5) ? 5 \
+     : IS_NTH(t, n, 6) ? 6 \
+     : IS_NTH(t, n, 7) ? 7 \
+                       : 128)
+#define COMPACT_BYTES(t) \
+    {NTH(t, 0), NTH(t, 1), NTH(t, 2), NTH(t, 3), NTH(t, 4), NTH(t, 5), NTH(t, 6), NTH(t, 7)}
+
+#define PLACE(t, i) (SET(t, i) ? BELOW(t, i) : 128)
+#define EXPAND_BYTES(t) \
+    {PLACE(t, 0), PLACE(t, 1), PLACE(t, 2), PLACE(t, 3), PLACE(t, 4), PLACE(t, 5), PLACE(t, 6), PLACE(t, 7)}
+
+const uint8_t sn_compact_bytes[256][8] = ALL(COMPACT_BYTES);
+const uint8_t sn_expand_bytes[256][8] = ALL(EXPAND_BYTES);

@@ -19,7 +19,7 @@ from softnic.experiments.data import Floats
 from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 from softnic.extras import not_installed
 
-PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
+PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16, "rht": 4, "exact": 32, "mx": "e2m1"}
 """Default parameter of each codec."""
 DATA = ("gaussian:0.01", "zeros")
 REAL = "hdc"

@@ -21,13 +21,33 @@ local function blocks(words, size)
     return math.floor((words + size - 1) / size)
 end
 
--- By number: name, range of the parameter, and the bytes that no encoding of so many words stays below.
+-- By number: name, range of the parameter, the bytes that no encoding of so many words stays below, and the names of
+-- the parameters, where they have some.
 local CODECS = {
     [0] = {"raw", 0, 0, function(_, words) return 4 * words end},
     [1] = {"inceptionn", 1, 23, function(_, words) return 2 * blocks(words, 8) end},
     [2] = {"bounded", 1, 23, function(_, words) return blocks(words, 64) end},
     [3] = {"bfp", 3, 15, function(_, words) return blocks(words, 16) end},
     [4] = {"truncate", 8, 32, function(bits, words) return bits * blocks(words, 8) end},
+    [5] = {"rht", 3, 6, function(_, words)
+        local least = 2 * math.floor(words / 128) + 4 * (words % 8)
+        for _, size in ipairs({64, 32, 16, 8}) do
+            least = least + 2 * (math.floor(words / size) % 2)
+        end
+        return least
+    end},
+    [6] = {"exact", 16, 32, function(bits, words)
+        local planes, rest = 32 / bits, words % 128
+        local least = math.floor(words / 128) * (1 + 32 * planes + (4 - planes) * 128)
+        if rest > 0 then
+            least = least + math.min(1 + 4 * rest, 1 + 2 * blocks(planes * rest, 8) + (4 - planes) * rest)
+        end
+        return least
+    end},
+    [7] = {"mx", 1, 4, function(parameter, words)
+        local bits, rest = ({8, 8, 6, 4})[parameter], words % 32
+        return math.floor(words / 32) * (1 + 4 * bits) + (rest > 0 and 1 + blocks(bits * rest, 8) or 0)
+    end, {"e4m3", "e5m2", "e2m3", "e2m1"}},
 }
 local NAMES = {}
 for number, codec in pairs(CODECS) do
@@ -73,6 +93,7 @@ end
 softnic.fields = {
     f.version, f.flags, f.raw, f.padded, f.codec, f.parameter, f.name, f.tail, f.original, f.encoded, f.ratio, f.body,
     f.padding, f.malformed, f.option, f.option_version, f.codecs, offers[0], offers[1], offers[2], offers[3], offers[4],
+    offers[5], offers[6], offers[7],
 }
 
 local function malformed(what, text)
@@ -222,7 +243,8 @@ end
 
 local function name_of(header)
     local name = NAMES[header.codec] or "codec " .. header.codec
-    return header.codec == 0 and name or name .. ":" .. header.parameter
+    local parameters = CODECS[header.codec] and CODECS[header.codec][5] or {}
+    return header.codec == 0 and name or name .. ":" .. (parameters[header.parameter] or header.parameter)
 end
 
 -- Of a codec that is known and takes the parameter, what is wrong with the lengths; nil: nothing.

@@ -158,7 +158,7 @@ def combine_encode(codec: Codec, operation: ReduceOp, left: Floats, right: Float
     _check_same(left, right)
     room, consumed = np.empty(codec.bound(left.size), np.uint8), ffi.new("size_t *")
     a, b, to = _pointer(left), _pointer(right), _pointer(room)
-    cut = lib.SN_CODING_BLOCK_WORDS
+    cut = codec.block_bytes // 4
     used = lib.sn_combine_encode(
         codec.number, codec.parameter, operation, a, b, left.size, cut, to, room.size, consumed
     )

@@ -21,7 +21,7 @@ from softnic.codecs.threads import threads_for
 Floats = npt.NDArray[np.float32]
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
-_TEXT = re.compile(r"([a-z][a-z0-9]*)(?::([0-9]{1,3}))?")
+_TEXT = re.compile(r"([a-z][a-z0-9]*)(?::([0-9]{1,3}|[a-z][a-z0-9]*))?")
 _AUTO = "auto"
 DEFAULT_AUTO = "bounded:10"
 """The codec of a plain `auto`, fixed: if each NIC chose one, ranks would end with different bits."""
@@ -41,10 +41,37 @@ class _Kind(NamedTuple):
     number: int
     lowest: int
     highest: int
+    parameter_names: tuple[str, ...] = ()
+    """How texts name the parameters from `lowest` on; empty: by their numbers."""
 
     @property
     def has_parameter(self) -> bool:
         return self.highest > 0
+
+    @property
+    def parameters(self) -> str:
+        """The parameters that the codec accepts."""
+        if self.parameter_names:
+            return ", ".join(self.parameter_names)
+        accepted = [p for p in range(self.lowest, self.highest + 1) if lib.sn_codec_valid(self.number, p)]
+        consecutive = len(accepted) > self.highest - self.lowest
+        return f"{self.lowest}..{self.highest}" if consecutive else " or ".join(map(str, accepted))
+
+    def text_of(self, parameter: int) -> str:
+        """How a text names a parameter."""
+        return self.parameter_names[parameter - self.lowest] if self.parameter_names else str(parameter)
+
+    def parameter_of(self, text: str) -> int | None:
+        """The parameter that a text names, legal or not; None: it is no name of one."""
+        if self.parameter_names:
+            return self.lowest + self.parameter_names.index(text) if text in self.parameter_names else None
+        return int(text) if text.isdecimal() else None
+
+
+def _parameter_names(number: int, parameter: int) -> tuple[str, ...]:
+    """Return the names of a codec's parameters from this one on."""
+    name = lib.sn_codec_parameter_name(number, parameter)
+    return () if name == ffi.NULL else (ffi.string(name).decode(), *_parameter_names(number, parameter + 1))
 
 
 def _read_table() -> dict[str, _Kind]:
@@ -53,7 +80,7 @@ def _read_table() -> dict[str, _Kind]:
     for number in range(lib.SN_CODEC_NUMBERS):
         name = lib.sn_codec_describe(number, lowest, highest)
         if name != ffi.NULL:
-            kinds[ffi.string(name).decode()] = _Kind(number, lowest[0], highest[0])
+            kinds[ffi.string(name).decode()] = _Kind(number, lowest[0], highest[0], _parameter_names(number, lowest[0]))
     return kinds
 
 
@@ -94,21 +121,27 @@ class Codec:
         if kind is None:
             known = ", ".join(names())
             raise CodecError(f"unknown codec {self.name!r}: use {known}, or {_AUTO}:CODEC for most of them")
-        if not kind.lowest <= self.parameter <= kind.highest:
-            takes = f"{kind.lowest}..{kind.highest}" if kind.has_parameter else "none"
+        if not lib.sn_codec_valid(kind.number, self.parameter):
+            takes = kind.parameters if kind.has_parameter else "none"
             raise CodecError(f"codec {self.name} does not accept parameter {self.parameter} (it accepts {takes})")
         if self.auto and not kind.number:
             raise CodecError(f"{_AUTO} needs a codec that compresses, as in {_AUTO}:{DEFAULT_AUTO}")
         object.__setattr__(self, "number", kind.number)
 
     def __str__(self) -> str:
-        own = f"{self.name}:{self.parameter}" if _KINDS[self.name].has_parameter else self.name
+        kind = _KINDS[self.name]
+        own = f"{self.name}:{kind.text_of(self.parameter)}" if kind.has_parameter else self.name
         return f"{_AUTO}:{own}" if self.auto else own
 
     @property
     def has_tags(self) -> bool:
         """Whether words become vectors of 0, 8, 16 or 32 bits, which payload.tag_counts counts."""
         return bool(lib.sn_codec_has_tags(self.number))
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes between two places where a tagged range of this codec may be cut: a multiple of 64."""
+        return 4 * int(lib.sn_codec_block_words(self.number))
 
     def bound(self, count: int) -> int:
         """Return the maximum bytes of `count` encoded words."""
@@ -161,7 +194,7 @@ class Codec:
             return int(lib.sn_parallel_encode(threads, self.number, self.parameter, view, words.size, room))
         consumed = ffi.new("size_t *")
         used = lib.sn_encode(
-            self.number, self.parameter, view, words.size, lib.SN_CODING_BLOCK_WORDS, room, len(room), consumed
+            self.number, self.parameter, view, words.size, self.block_bytes // 4, room, len(room), consumed
         )
         if consumed[0] != words.size:
             raise ValueError(f"{len(room)} bytes are not enough for {words.size} words encoded with {self}")
@@ -263,12 +296,15 @@ def _parse(text: str) -> Codec:
         raise CodecError(
             f"{text!r} is not a codec: expected name:parameter, for example bounded:10 or {_AUTO}:{DEFAULT_AUTO}"
         )
-    name, parameter = match[1], match[2]
+    name, given = match[1], match[2]
     kind = _KINDS.get(name)
-    if kind is not None and kind.has_parameter != (parameter is not None):
-        wanted = f"{name}:{kind.highest}" if kind.has_parameter else name
-        raise CodecError(f"{text!r} is not a codec: expected {'for example ' if kind.has_parameter else ''}{wanted}")
-    return Codec(name, int(parameter or 0))
+    if kind is None or (given is None and not kind.has_parameter):
+        return Codec(name)
+    parameter = kind.parameter_of(given) if given is not None and kind.has_parameter else None
+    if parameter is None:
+        wanted = f"for example {name}:{kind.text_of(kind.highest)}" if kind.has_parameter else name
+        raise CodecError(f"{text!r} is not a codec: expected {wanted}")
+    return Codec(name, parameter)
 
 
 @lru_cache(maxsize=256)

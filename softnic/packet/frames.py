@@ -8,7 +8,8 @@ corrupts frames copies them first).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ class Frames:
     """Number of the segment that the frames were cut from; 0: none."""
     total: int = -1
     """Bytes of all frames if known, else -1 (`nbytes`)."""
+    _arrays: Any = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, frames: Iterable[bytes], packet_id: int = 0) -> Frames:
@@ -51,14 +53,22 @@ class Frames:
         return (self[index] for index in range(len(self)))
 
     @property
+    def arrays(self) -> Any:
+        """`data`, `offsets` and `lengths` as C has them."""
+        if self._arrays is None:
+            self._arrays = (
+                ffi.from_buffer("uint8_t[]", self.data),
+                ffi.from_buffer("uint32_t[]", self.offsets),
+                ffi.from_buffer("uint32_t[]", self.lengths),
+            )
+        return self._arrays
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
         if self.total < 0:
             count = len(self.lengths)  # usual for a small message
-            array = self.lengths
-            self.total = (
-                array.item(0) if count == 1 else lib.sn_sum_lengths(ffi.from_buffer("uint32_t[]", array), count)
-            )
+            self.total = self.lengths.item(0) if count == 1 else lib.sn_sum_lengths(self.arrays[2], count)
         return self.total
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:

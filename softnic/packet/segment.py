@@ -75,7 +75,7 @@ class Segment:
     codec: str | None = None
     """Sent: the tag's codec."""
     block_offset: int = 0
-    """Sent: offset of the payload from the start of its tagged range, modulo 64."""
+    """Sent: offset of the payload from the start of its tagged range, modulo 512."""
     frames: int = 1
     """Received: the number of its frames."""
     path_mtu: int = 0

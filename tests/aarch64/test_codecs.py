@@ -22,10 +22,12 @@ from tests.codecs.cases import (
     anything,
     block_words,
     boundary_words,
+    cut_words,
     damaged_body,
     golden,
     gradients,
     threshold_words,
+    typical,
 )
 from tests.facades.native import lib
 
@@ -40,7 +42,7 @@ GOLDEN = [
 def check(machine: Machine, codec: codecs.Codec, words: Words, encoded: bytes, decoded: bytes) -> None:
     """All that is done with whole buffers, by every implementation."""
     for simd in SIMD:
-        assert machine.encode(simd, codec, words, 16, len(encoded)) == (encoded, words.size)
+        assert machine.encode(simd, codec, words, cut_words(codec), len(encoded)) == (encoded, words.size)
         found = machine.decode(simd, codec, encoded, words.size)
         assert found is not None
         assert found.tobytes() == decoded
@@ -104,10 +106,11 @@ def test_one_word_in_silence(machine: Machine, name: str) -> None:
     """A group is silent by the same bit by which a word is: one word around the bound in it, at every place."""
     around = np.array([off | sign for sign in (0, 1 << 31) for off in (0, 1, 2)], np.uint32)
     for k in RANGES[name]:
+        codec = codecs.get(f"{name}:{k}")
         words = np.zeros((64, 6, 128), np.uint32)
         for place in range(64):
-            words[place, :, place] = np.uint32(((127 - k) << 23) - 1) + around
-        check_with_reference(machine, codecs.get(f"{name}:{k}"), words.reshape(-1))
+            words[place, :, place] = np.uint32(((127 - codec.parameter) << 23) - 1) + around
+        check_with_reference(machine, codec, words.reshape(-1))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -125,8 +128,9 @@ def test_every_count_up_to_three_groups(machine: Machine, name: str) -> None:
 @pytest.mark.parametrize("first", range(1, 17))
 def test_every_capacity(machine: Machine, name: str, first: int) -> None:
     """Two groups and a bit, so that quick and careful ways meet at every place of a coding block."""
-    codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(first)
+    codec, rng = codecs.get(typical(name)), np.random.default_rng(first)
     words = gradients(rng, 150)
+    first = first if first < 16 else cut_words(codec)
     for capacity in range(len(codec.encode(words.view(np.float32))) + 2):
         check_prefix(machine, codec, words, first, capacity)
 
@@ -134,9 +138,9 @@ def test_every_capacity(machine: Machine, name: str, first: int) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_silence_cut_short(machine: Machine, name: str) -> None:
     """A group without vectors is left by a short way; its last coding block may have to be taken back."""
-    codec = codecs.get(f"{name}:10")
+    codec = codecs.get(typical(name))
     words = np.concatenate([np.zeros(128, np.uint32), np.full(64, 0x7F800000, np.uint32)])
-    for first in (1, 8, 9, 15, 16):
+    for first in (1, 8, 9, 15, cut_words(codec)):
         for capacity in range(330):
             check_prefix(machine, codec, words, first, capacity)
 
@@ -148,7 +152,7 @@ def test_cuts_at_random(machine: Machine, name: str) -> None:
         codec = codecs.get(f"{name}:{rng.choice(RANGES[name])}")
         words = gradients(rng, int(rng.integers(1, 700)))
         size = len(codec.encode(words.view(np.float32)))
-        check_prefix(machine, codec, words, int(rng.integers(1, 17)), int(rng.integers(0, size + 1)))
+        check_prefix(machine, codec, words, int(rng.integers(1, cut_words(codec) + 1)), int(rng.integers(0, size + 1)))
 
 
 # Bodies that no encoder writes.
@@ -158,7 +162,7 @@ def test_cuts_at_random(machine: Machine, name: str) -> None:
 @pytest.mark.parametrize("data", ["mixed", "loud"])
 def test_every_end_and_count_but_the_right_one(machine: Machine, name: str, data: str) -> None:
     """Loud words fill all that a group may touch."""
-    codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(5)
+    codec, rng = codecs.get(typical(name)), np.random.default_rng(5)
     words = gradients(rng, 150) if data == "mixed" else np.full(150, 0x7F800000, np.uint32)
     body = codec.encode(words.view(np.float32))
     for end in range(len(body)):
@@ -173,7 +177,7 @@ def test_every_end_and_count_but_the_right_one(machine: Machine, name: str, data
 def test_bodies_with_bytes_changed(machine: Machine, name: str) -> None:
     rng, accepted = np.random.default_rng(22), 0
     for _ in range(1000):
-        codec = codecs.get(f"{name}:10")
+        codec = codecs.get(typical(name))
         body, count = damaged_body(rng, codec)
         accepted += is_decoded(machine, codec, body, count)
     assert 70 < accepted < 930
@@ -185,18 +189,18 @@ def test_noise(machine: Machine, name: str) -> None:
     for _ in range(1000):
         body = rng.integers(0, 256, int(rng.integers(0, 900)), dtype=np.uint8)
         body[rng.random(body.size) < rng.random()] = 0
-        is_decoded(machine, codecs.get(f"{name}:10"), body.tobytes(), int(rng.integers(1, 400)))
+        is_decoded(machine, codecs.get(typical(name)), body.tobytes(), int(rng.integers(1, 400)))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_few_bytes_that_claim_many_words(machine: Machine, name: str) -> None:
     """The end of a body is decoded where it can be read past; what it claims must not lead further than that."""
-    codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(24)
+    codec, rng = codecs.get(typical(name)), np.random.default_rng(24)
     for size in (1, 2, 33, 34, 35, 271, 272, 273, 274, 546):
         for share in (0.0, 0.01, 0.1, 0.9):
             body = rng.integers(0, 256, size, dtype=np.uint8)
             body[rng.random(size) > share] = 0
-            most = min(size * {"bounded": 64, "bfp": 16}.get(name, 4), 1 << 14)
+            most = min(size * {"bounded": 64, "bfp": 16, "rht": 64}.get(name, 4), 1 << 14)
             for count in (most, most - 1, most // 2, 63, 64, 65):
                 is_decoded(machine, codec, body.tobytes(), count)
 
@@ -245,4 +249,4 @@ def test_every_byte_of_tags(machine: Machine, name: str) -> None:
                 if tags or name == "inceptionn":
                     sizes = [(0, 1, 2, 4)[tags >> 2 * lane & 3] for lane in range(8)]
                     body += tags.to_bytes(2, "little") + rng.bytes(sum(sizes))
-        assert is_decoded(machine, codecs.get(f"{name}:10"), body, 8 * groups.size)
+        assert is_decoded(machine, codecs.get(typical(name)), body, 8 * groups.size)

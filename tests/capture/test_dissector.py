@@ -13,7 +13,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
-from softnic.codecs import from_number, names
+from softnic.codecs import BUILT_IN, from_number, names
 from tests.facades.capture import ENCODED, Analysis, CaptureReport, reader
 from tests.facades.commands import main
 from tests.facades.nic import Mode
@@ -90,6 +90,10 @@ def header(
         ("bounded:10", "packet"),
         ("bfp:7", "fill"),
         ("truncate:16", "fill"),
+        ("rht:4", "fill"),
+        ("exact:32", "fill"),
+        ("mx:e5m2", "fill"),
+        ("mx:e2m1", "fill"),
     ],
 )
 def test_it_says_what_inspect_says(tmp_path: Path, dissect: Dissect, codec: str, mode: Mode) -> None:
@@ -152,7 +156,9 @@ def test_the_option_of_a_syn(tmp_path: Path, dissect: Dissect) -> None:
     path = saved(tmp_path / "x.pcapng", lab)
     each = tuple(f"softnic.option.{name}" for name in names())
     rows = dissect(path, "softnic.option.version", "softnic.option.codecs", *each, "_ws.col.Info")
-    assert [row[1:-1] for row in rows] == [["1", "0x001f", *"11111"]] * 4, "both SYNs at both wire sides"
+    assert [row[1:-1] for row in rows] == [["1", f"0x{BUILT_IN:04x}", *("1" for _ in names())]] * 4, (
+        "both SYNs at both wire sides"
+    )
     assert all(f"softnic {','.join(names())}" in row[-1] for row in rows)
 
 
@@ -216,6 +222,7 @@ def test_malformed_headers(tmp_path: Path, dissect: Dissect) -> None:
         ("length", header(codec=2, original=260, encoded=1) + bytes(1)),
         ("length", header(codec=3, parameter=7, original=256, encoded=3) + bytes(3)),
         ("length", header(codec=4, parameter=9, original=36, encoded=17) + bytes(17)),
+        ("length", header(codec=5, parameter=4, original=1000, encoded=16) + bytes(16)),
         ("short", VALID[:11]),
     ]
     lab = Lab()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,33 @@ from tests.facades.native import ffi, lib
 
 Words = npt.NDArray[np.uint32]
 
-RANGES = {"inceptionn": range(1, 24), "bounded": range(1, 24), "bfp": range(3, 16), "truncate": range(8, 33)}
-"""Parameters, as FORMAT.md has them, by codec. Every codec takes 10."""
+RANGES: dict[str, Sequence[int | str]] = {
+    "inceptionn": range(1, 24),
+    "bounded": range(1, 24),
+    "bfp": range(3, 16),
+    "truncate": range(8, 33),
+    "rht": range(3, 7),
+    "exact": range(16, 33, 16),
+    "mx": ("e4m3", "e5m2", "e2m3", "e2m1"),
+}
+"""Parameters, as FORMAT.md has them, by codec."""
 NAMES = tuple(RANGES)
 EVERY = tuple(f"{name}:{parameter}" for name in NAMES for parameter in RANGES[name])
+BLOCKS = {"bfp": 16, "rht": 128, "exact": 128, "mx": 32}
+"""Words of the blocks of codecs that have them. Other codecs' ranges are cut at multiples of 16."""
 BURSTS = ("inceptionn", "bounded")
 """Codecs whose vectors have tags."""
 VECTORS = Path(__file__).parent.parent / "vectors"
+
+
+def typical(name: str) -> str:
+    """The codec of this name with a parameter in the middle of its range."""
+    return f"{name}:{10 if 10 in RANGES[name] else RANGES[name][1]}"
+
+
+def cut_words(codec: Codec) -> int:
+    """Words between two places where a range may be cut."""
+    return max(16, BLOCKS.get(codec.name, 0))
 
 
 def golden(name: str) -> list[dict[str, Any]]:

@@ -93,6 +93,74 @@ static inline __m256i sn_emulated_maskz_expand_epi8(uint32_t mask, __m256i from)
     return simde_mm256_loadu_epi8(lanes);
 }
 
+static inline __m512i sn_emulated_mask_expand_epi8(__m512i otherwise, uint64_t mask, __m512i from)
+{
+    uint8_t bytes[64], lanes[64];
+    memcpy(bytes, &from, sizeof bytes);
+    memcpy(lanes, &otherwise, sizeof lanes);
+    for (unsigned i = 0, next = 0; i < 64; i++)
+        if (mask >> i & 1)
+            lanes[i] = bytes[next++];
+    return simde_mm512_loadu_epi8(lanes);
+}
+
+static inline __m512i sn_emulated_cvtepu8_epi16(__m256i from)
+{
+    uint8_t bytes[32];
+    uint16_t lanes[32];
+    memcpy(bytes, &from, sizeof bytes);
+    for (unsigned i = 0; i < 32; i++)
+        lanes[i] = bytes[i];
+    return simde_mm512_loadu_epi16(lanes);
+}
+
+/* Of finite numbers. */
+static inline __m512 sn_emulated_cvtph_ps(__m256i from)
+{
+    uint16_t halves[16];
+    float values[16];
+    __m512 converted;
+    memcpy(halves, &from, sizeof halves);
+    for (unsigned i = 0; i < 16; i++) {
+        const uint32_t bits = (uint32_t)(halves[i] & 0x7fff) << 13 | (uint32_t)(halves[i] >> 15) << 31;
+        memcpy(values + i, &bits, sizeof bits);
+        values[i] *= 0x1p112f;
+    }
+    memcpy(&converted, values, sizeof converted);
+    return converted;
+}
+
+static inline __m512i sn_emulated_madd_epi16(__m512i a, __m512i b)
+{
+    int16_t x[32], y[32];
+    int32_t sums[16];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    for (unsigned i = 0; i < 16; i++)
+        sums[i] = x[2 * i] * y[2 * i] + x[2 * i + 1] * y[2 * i + 1];
+    return simde_mm512_loadu_epi32(sums);
+}
+
+/* Moves lanes, or groups of four of them, as the two bits at each place of `how` say. */
+static inline __m512 sn_emulated_permute_ps(__m512 from, unsigned how, unsigned size)
+{
+    float lanes[16], moved[16];
+    memcpy(lanes, &from, sizeof lanes);
+    for (unsigned i = 0; i < 16; i++) {
+        const unsigned place = i / size % 4, first = i - i % size - place * size;
+        moved[i] = lanes[first + (how >> 2 * place & 3) * size + i % size];
+    }
+    memcpy(&from, moved, sizeof from);
+    return from;
+}
+
+#undef _mm512_madd_epi16
+#define _mm512_madd_epi16(a, b) sn_emulated_madd_epi16(a, b)
+#define _mm512_mask_expand_epi8(otherwise, mask, from) sn_emulated_mask_expand_epi8(otherwise, mask, from)
+#define _mm512_cvtepu8_epi16(from) sn_emulated_cvtepu8_epi16(from)
+#define _mm512_cvtph_ps(from) sn_emulated_cvtph_ps(from)
+#define _mm512_permute_ps(from, how) sn_emulated_permute_ps(from, how, 1)
+#define _mm512_shuffle_f32x4(from, same, how) sn_emulated_permute_ps(from, how, 4) /* used with one register */
 #define _mm512_maskz_loadu_epi8(mask, from) sn_emulated_maskz_loadu_epi8(mask, from)
 #define _mm512_maskz_loadu_epi32(mask, from) sn_emulated_maskz_loadu_epi32(mask, from)
 #define _mm512_cvttps_epi32(from) sn_emulated_cvttps_epi32(from)

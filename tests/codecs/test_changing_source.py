@@ -12,7 +12,7 @@ import pytest
 from softnic import codecs
 from softnic.codecs import Codec
 from tests.changing import LOUD, QUIET, WORDS, changing
-from tests.codecs.cases import NAMES, Fence
+from tests.codecs.cases import NAMES, Fence, cut_words, typical
 from tests.facades.codecs import ReduceOp
 from tests.facades.native import ffi, lib
 
@@ -28,18 +28,18 @@ def source() -> Iterator[Any]:
 
 
 def codec_names() -> list[str]:
-    return [f"{name}:10" for name in NAMES]
+    return [typical(name) for name in NAMES]
 
 
 def prefix_sizes(codec: Codec) -> list[int]:
     """Bytes that coding blocks of either kind take, where rooms are worth trying to end."""
-    return [len(codec.encode(words[:count])) for words in (QUIET, LOUD) for count in range(0, WORDS, 16)]
+    return [len(codec.encode(words[:count])) for words in (QUIET, LOUD) for count in range(0, WORDS, cut_words(codec))]
 
 
 def check_prefix(codec: Codec, used: int, room: int, consumed: int, first: int, count: int, out: object) -> None:
     """The words that were taken end where they may, and are what the bytes hold."""
     assert used <= room
-    assert consumed == count or consumed == 0 or (consumed - first) % 16 == 0
+    assert consumed == count or consumed == 0 or (consumed - first) % cut_words(codec) == 0
     words = np.empty(consumed, np.float32)
     body = ffi.buffer(out, used)[:]
     assert lib.sn_decode(codec.number, codec.parameter, body, used, ffi.from_buffer(words), consumed) == 0
@@ -52,7 +52,7 @@ def test_encode(source: Any, name: str) -> None:
     consumed, sizes = ffi.new("size_t *"), prefix_sizes(codec)
     seen = set()
     for _ in range(ROUNDS):
-        first, count = int(rng.integers(1, 17)), WORDS - int(rng.choice([0, 0, 0, 7, 32]))
+        first, count = int(rng.integers(1, cut_words(codec) + 1)), WORDS - int(rng.choice([0, 0, 0, 7, 32]))
         room = int(rng.choice(sizes)) + int(rng.integers(0, 12))
         out = OUT.place(bytes(room))
         used = lib.sn_encode(codec.number, codec.parameter, source, count, first, out, room, consumed)
@@ -66,7 +66,7 @@ def test_encode_what_is_combined(source: Any, name: str) -> None:
     codec, rng = codecs.get(name), np.random.default_rng(82)
     consumed, sizes = ffi.new("size_t *"), prefix_sizes(codec)
     for _ in range(ROUNDS):
-        first, count = int(rng.integers(1, 17)), int(rng.integers(0, WORDS + 1))
+        first, count = int(rng.integers(1, cut_words(codec) + 1)), int(rng.integers(0, WORDS + 1))
         room = int(rng.choice(sizes)) + int(rng.integers(0, 12))
         out = OUT.place(bytes(room))
         used = lib.sn_combine_encode(
@@ -83,4 +83,4 @@ def test_encode_by_several_threads(source: Any, name: str) -> None:
         room = codec.bound(count)
         out = OUT.place(bytes(room))
         used = lib.sn_parallel_encode(2, codec.number, codec.parameter, source, count, out)
-        check_prefix(codec, used, room, count, 16, count, out)
+        check_prefix(codec, used, room, count, cut_words(codec), count, out)

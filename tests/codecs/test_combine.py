@@ -35,6 +35,7 @@ def built_in() -> list[Codec]:
         name = lib.sn_codec_describe(number, lowest, highest)
         if name != ffi.NULL:
             parameters = {lowest[0], (lowest[0] + highest[0]) // 2, highest[0]}
+            parameters = {one for one in parameters if lib.sn_codec_valid(number, one)}
             found += [Codec(ffi.string(name).decode(), parameter) for parameter in sorted(parameters)]
     return found
 

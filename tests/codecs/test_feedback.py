@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.codecs import Floats, quantize, supported
+from tests.facades.codecs import Floats, quantize, round_parts, supported
 
 STEPS = 2.0**14
 """To one, of bounded:15."""
@@ -81,3 +81,46 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         quantize(codec, 1.0, array, np.zeros(8), array.copy())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="contiguous"):
         quantize(codec, 1.0, array, np.zeros(16, np.float32)[::2], array.copy())
+
+
+@given(
+    sizes=st.lists(st.sampled_from([0, 1, 7, 64, 100, 128, 1000, 2048, 5000]), max_size=5),
+    padding=st.sampled_from([0, 1, 128, 3000]),
+    text=st.sampled_from(["raw", "inceptionn:10", "bfp:4", "truncate:10", "rht:3", "rht:6", "exact:32", "mx:e2m1"]),
+    seed=st.integers(0, 2**32),
+)
+def test_parts_are_rounded_as_one_array(sizes: list[int], padding: int, text: str, seed: int) -> None:
+    """As p = g + e; c = decode(encode(p)); e = p - c would do it, with the parts one after the other."""
+    codec, draw = codecs.get(text), np.random.default_rng(seed)
+    given_, kept = ([draw.standard_normal(size).astype(np.float32) for size in sizes] for _ in range(2))
+    p = np.concatenate([*(g + e for g, e in zip(given_, kept, strict=True)), np.zeros(padding)]).astype(np.float32)
+    out = np.full(p.size, np.nan, np.float32)
+    used = round_parts(codec, given_, kept, out)
+    rounded = codec.roundtrip(p)
+    assert out.tobytes() == rounded.tobytes()
+    left = np.concatenate([*kept, np.zeros(0, np.float32)])
+    np.testing.assert_array_equal(left, (p - rounded)[: left.size])
+    assert used == len(codec.encode(p))
+
+
+def test_parts_keep_nothing_of_what_is_no_number() -> None:
+    gradient = np.ones(256, np.float32)
+    gradient[[3, 200]] = np.inf, np.nan
+    residual, out = np.full(256, 0.25, np.float32), np.empty(256, np.float32)
+    round_parts(codecs.get("rht:4"), [gradient], [residual], out)
+    assert np.isinf(out[3])
+    assert np.isnan(out[200])
+    assert not residual[[3, 200]].any()
+    assert np.isfinite(residual).all()
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    codec, array = codecs.get("rht:4"), np.zeros(8, np.float32)
+    with pytest.raises(ValueError, match="7 words are not enough for 8"):
+        round_parts(codec, [array], [array.copy()], array[:7].copy())
+    with pytest.raises(ValueError, match="4 words go with 8"):
+        round_parts(codec, [array], [array[:4].copy()], array.copy())
+    with pytest.raises(TypeError, match="float64"):
+        round_parts(codec, [array], [array.copy()], np.zeros(8))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="zip"):
+        round_parts(codec, [array], [], array.copy())

@@ -36,8 +36,9 @@ def test_golden_vectors(name: str, case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "case"), GOLDEN)
 def test_the_reference_agrees_with_the_golden_vectors(name: str, case: dict[str, Any]) -> None:
     words = words_of(case["words"]).tolist()
-    assert reference.ENCODE[name](words, case["parameter"]).hex() == case["encoded"]
-    assert reference.roundtrip(name, words, case["parameter"]) == words_of(case["decoded"]).tolist()
+    parameter = codecs.get(f"{name}:{case['parameter']}").parameter
+    assert reference.ENCODE[name](words, parameter).hex() == case["encoded"]
+    assert reference.roundtrip(name, words, parameter) == words_of(case["decoded"]).tolist()
 
 
 def check_against_the_reference(codec: codecs.Codec, words: Words) -> None:
@@ -74,7 +75,7 @@ def test_blocks_of_every_shared_exponent(text: str) -> None:
 def test_every_count_up_to_three_groups(name: str) -> None:
     rng = np.random.default_rng(2)
     for count in range(195):
-        k = int(rng.choice(RANGES[name]))
+        k = rng.choice(RANGES[name])
         check_against_the_reference(codecs.get(f"{name}:{k}"), mixed_words(rng, count))
 
 
@@ -131,6 +132,8 @@ def test_silence_costs_a_byte_for_64_words() -> None:
 def test_sizes_lie_between_least_and_bound(name: str) -> None:
     codec = codecs.get(name)
     loud = np.full(200, np.inf, np.float32)
+    if codec.name == "exact":  # whose symbols must differ
+        loud = np.random.default_rng(3).integers(0, 1 << 32, 200, dtype=np.uint32).view(np.float32)
     for count in (0, 1, 7, 8, 9, 63, 64, 65, 200):
         assert len(codec.encode(loud[:count])) == codec.bound(count)
         assert len(codec.encode(np.zeros(count, np.float32))) == codec.least(count)

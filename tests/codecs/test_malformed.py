@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.codecs.cases import BURSTS, EVERY, NAMES, count_tags, decode, mixed_words
+from tests.codecs.cases import BURSTS, EVERY, NAMES, count_tags, decode, mixed_words, typical
 from tests.facades.codecs import tag_counts
 
-ALL = ["raw", *(f"{name}:10" for name in NAMES)]
+ALL = ["raw", *(typical(name) for name in NAMES)]
 
 
 def accepts(codec: codecs.Codec, body: bytes, count: int) -> bool:
@@ -128,7 +128,7 @@ def test_any_bytes(body: bytes, count: int, name: str) -> None:
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(NAMES), data=st.data())
 def test_bodies_with_bytes_changed(seed: int, name: str, data: st.DataObject) -> None:
     """Near misses get further into a decoder than noise does."""
-    codec = codecs.get(f"{name}:10")
+    codec = codecs.get(typical(name))
     count = data.draw(st.integers(1, 200))
     body = bytearray(codec.encode(mixed_words(np.random.default_rng(seed), count).view(np.float32)))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.codecs.cases import EVERY, Fence, Words, encode_prefix, mixed_words
+from tests.codecs.cases import EVERY, Fence, Words, cut_words, encode_prefix, mixed_words
 from tests.facades.native import ffi, lib
 
 ALL = ["raw", *EVERY[::4]]
@@ -33,7 +33,7 @@ def test_parts_in_any_lengths_are_the_whole(name: str) -> None:
             used, got = decode_part(codec, body[len(encoded) :], count)
             start = len(encoded)
             assert got.tobytes() == codec.roundtrip(part.view(np.float32)).tobytes()
-            encoded += encode_prefix(codec, part, 16, codec.bound(count))[0]
+            encoded += encode_prefix(codec, part, cut_words(codec), codec.bound(count))[0]
             done += count
             assert start + used == len(encoded)
         assert encoded == body
@@ -42,11 +42,12 @@ def test_parts_in_any_lengths_are_the_whole(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_part_is_refused_where_the_body_ends_in_it(name: str) -> None:
     codec = codecs.get(name)
-    words = mixed_words(np.random.default_rng(32), 192)
+    counts = [parts * lib.SN_PART_WORDS for parts in (1, 2, 3)]
+    words = mixed_words(np.random.default_rng(32), counts[-1])
     body = codec.encode(words.view(np.float32))
-    ends = [len(codec.encode(words[:end].view(np.float32))) for end in (64, 128, 192)]
+    ends = [len(codec.encode(words[:end].view(np.float32))) for end in counts]
     for end in range(len(body) + 1):
-        for count, needed in zip((64, 128, 192), ends, strict=True):
+        for count, needed in zip(counts, ends, strict=True):
             used, got = decode_part(codec, body[:end], count)
             assert used == (needed if end >= needed else -1)
             assert used < 0 or got.tobytes() == codec.roundtrip(words.view(np.float32))[:count].tobytes()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from softnic import codecs
 from tests.codecs import reference
-from tests.codecs.cases import BURSTS, EVERY, NAMES, mixed_words
+from tests.codecs.cases import BURSTS, EVERY, NAMES, mixed_words, typical
 from tests.facades.codecs import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
 from tests.facades.native import ffi, lib
 
@@ -67,7 +67,7 @@ def test_header_bytes(header: PayloadHeader, data: str) -> None:
         ("21 02 0a 03 0000000b 0000000b", "version 2, not 1"),
         ("15 02 0a 03 0000000b 0000000b", "unknown flags 0x5"),
         ("19 02 0a 03 0000000b 0000000b", "unknown flags 0x9"),
-        ("11 05 0a 03 0000000b 0000000b", "no codec number 5"),
+        ("11 0f 0a 03 0000000b 0000000b", "no codec number 15"),
         ("11 ff 0a 03 0000000b 0000000b", "no codec number 255"),
         ("11 02 00 03 0000000b 0000000b", "codec bounded does not accept parameter 0 (it accepts 1..23)"),
         ("11 02 18 03 0000000b 0000000b", "codec bounded does not accept parameter 24"),
@@ -158,7 +158,7 @@ def restore_in_c(payload: bytes) -> bytes | None:
 
 @given(original=originals(), name=st.sampled_from([*NAMES, "raw"]), raw=st.booleans(), data=st.data())
 def test_the_nic_reads_payloads_by_the_same_rules(original: bytes, name: str, raw: bool, data: st.DataObject) -> None:
-    codec = codecs.get("raw" if name == "raw" else f"{name}:10")
+    codec = codecs.get("raw" if name == "raw" else typical(name))
     padding = data.draw(st.integers(0, 2))
     payload = bytearray(payload_of(codec, original, padding, raw=raw or name == "raw"))
     for _ in range(data.draw(st.integers(0, 2))):
@@ -178,7 +178,7 @@ def test_the_nic_reads_payloads_by_the_same_rules(original: bytes, name: str, ra
 @pytest.mark.parametrize("name", BURSTS)
 def test_tag_counts(name: str) -> None:
     words = mixed_words(np.random.default_rng(7), 1003)
-    codec = codecs.get(f"{name}:10")
+    codec = codecs.get(typical(name))
     tags = [reference.SPLIT[name](word, 10)[0] for word in words.tolist()]
     expected = TagCounts(*(tags.count(tag) for tag in range(4)))
     assert min(expected) > 5

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from softnic import codecs
 from tests.codecs import reference
-from tests.codecs.cases import EVERY, NAMES, Words, encode_prefix, mixed_words
+from tests.codecs.cases import BLOCKS, EVERY, NAMES, Words, cut_words, encode_prefix, mixed_words, typical
 from tests.facades.native import ffi, lib
 
-ALL = ["raw", *(f"{name}:10" for name in NAMES)]
+ALL = ["raw", *(typical(name) for name in NAMES)]
 
 
 def encode_reference(codec: codecs.Codec, words: list[int]) -> bytes:
@@ -32,7 +32,9 @@ def rounded(codec: codecs.Codec, words: Words, first: int) -> Words:
 
 def check(codec: codecs.Codec, words: Words, first: int, capacity: int) -> None:
     listed = words.tolist()
-    expected = reference.shrink(partial(encode_reference, codec), listed, first, capacity, codec.name == "bfp")
+    expected = reference.shrink(
+        partial(encode_reference, codec), listed, first, capacity, cut_words(codec), codec.name in BLOCKS
+    )
     body, consumed = encode_prefix(codec, words, first, capacity)
     assert consumed == expected
     assert body == encode_reference(codec, listed[:consumed])
@@ -42,7 +44,8 @@ def check(codec: codecs.Codec, words: Words, first: int, capacity: int) -> None:
 @pytest.mark.parametrize("first", range(1, 17))
 def test_every_capacity(name: str, first: int) -> None:
     codec = codecs.get(name)
-    words = mixed_words(np.random.default_rng(first), 75)
+    first = first if first < 16 else cut_words(codec)
+    words = mixed_words(np.random.default_rng(first), 75 if cut_words(codec) == 16 else 300)
     for capacity in range(codec.bound(words.size) + 2):
         check(codec, words, first, capacity)
 
@@ -52,7 +55,7 @@ def test_counts_shorter_than_the_first_stretch(name: str) -> None:
     codec = codecs.get(name)
     for count in range(20):
         words = mixed_words(np.random.default_rng(count), count)
-        for first in (1, 5, 8, 15, 16):
+        for first in (1, 5, 8, 15, cut_words(codec)):
             for capacity in range(codec.bound(count) + 1):
                 check(codec, words, first, capacity)
 
@@ -63,32 +66,33 @@ def test_frames_of_gradients(name: str, scale: float) -> None:
     """As the NIC uses it: one super-segment into one frame's room after the other, joined again by decoding each."""
     codec = codecs.get(name)
     words = (np.random.default_rng(3).standard_normal(40_001) * scale).astype(np.float32).view(np.uint32)
-    for first in (16, 8, 3):
+    for first in (cut_words(codec), 8, 3):
         done, left, parts = 0, first, []
         while done < words.size:
             body, consumed = encode_prefix(codec, words[done:], left, 1436)
             assert consumed, "1436 bytes hold a coding block of any codec"
-            assert done + consumed == words.size or (done + consumed - first) % 16 == 0
+            assert done + consumed == words.size or (done + consumed - first) % cut_words(codec) == 0
             parts.append(codec.decode(body, consumed))
-            done, left = done + consumed, 16
+            done, left = done + consumed, cut_words(codec)
         np.testing.assert_array_equal(np.concatenate(parts).view(np.uint32), rounded(codec, words, first))
 
 
 @given(
     seed=st.integers(0, 2**32),
     name=st.sampled_from(EVERY),
-    first=st.integers(1, 16),
-    capacities=st.lists(st.integers(69, 400), min_size=1, max_size=8),
+    first=st.integers(1, 128),
+    capacities=st.lists(st.integers(514, 900), min_size=1, max_size=8),
 )
 def test_any_cut_decodes_to_the_same_bits(seed: int, name: str, first: int, capacities: list[int]) -> None:
     codec = codecs.get(name)
+    first = 1 + first % cut_words(codec)
     words = mixed_words(np.random.default_rng(seed), 600)
     done, left, parts = 0, first, []
     for capacity in cycle(capacities):
         body, consumed = encode_prefix(codec, words[done:], left, capacity)
-        assert consumed, "69 bytes hold a coding block of any codec"
+        assert consumed, "514 bytes hold a coding block of any codec"
         parts.append(codec.decode(body, consumed))
-        done, left = done + consumed, 16
+        done, left = done + consumed, cut_words(codec)
         if done == words.size:
             break
     np.testing.assert_array_equal(np.concatenate(parts).view(np.uint32), rounded(codec, words, first))
@@ -100,7 +104,8 @@ def test_words_need_no_alignment() -> None:
     shifted[1:] = words.view(np.uint8)
     for name in ALL:
         codec = codecs.get(name)
-        assert encode_prefix(codec, shifted[1:].view(np.uint32), 16, 500) == encode_prefix(codec, words, 16, 500)
+        first = cut_words(codec)
+        assert encode_prefix(codec, shifted[1:].view(np.uint32), first, 500) == encode_prefix(codec, words, first, 500)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,16 @@ import pytest
 from softnic import codecs
 from tests.facades.native import lib
 
-EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16"]
-RANGES = {"inceptionn": range(1, 24), "bounded": range(1, 24), "bfp": range(3, 16), "truncate": range(8, 33)}
+EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:16", "mx:e4m3"]
+RANGES = {
+    "inceptionn": range(1, 24),
+    "bounded": range(1, 24),
+    "bfp": range(3, 16),
+    "truncate": range(8, 33),
+    "rht": range(3, 7),
+    "exact": range(16, 33, 16),
+    "mx": ("e4m3", "e5m2", "e2m3", "e2m1"),
+}
 
 
 def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -24,9 +32,9 @@ def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 
 def test_names_and_numbers_are_those_of_the_format() -> None:
-    assert codecs.names() == ("raw", "inceptionn", "bounded", "bfp", "truncate")
-    assert [codecs.get(text).number for text in EVERY] == [0, 1, 2, 3, 4]
-    assert codecs.BUILT_IN == 0b11111
+    assert codecs.names() == ("raw", "inceptionn", "bounded", "bfp", "truncate", "rht", "exact", "mx")
+    assert [codecs.get(text).number for text in EVERY] == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert codecs.BUILT_IN == 0b11111111
 
 
 @pytest.mark.parametrize("text", ["raw", *(f"{name}:{k}" for name in RANGES for k in RANGES[name])])
@@ -40,7 +48,7 @@ def test_text_number_and_codec_are_one(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("gzip:9", "unknown codec 'gzip': use raw, inceptionn, bounded, bfp, truncate"),
+        ("gzip:9", "unknown codec 'gzip': use raw, inceptionn, bounded, bfp, truncate, rht, exact, mx"),
         ("gzip", "unknown codec 'gzip'"),
         ("bounded", "expected for example bounded:23"),
         ("raw:1", "expected raw"),
@@ -48,6 +56,11 @@ def test_text_number_and_codec_are_one(text: str) -> None:
         ("bounded:0", r"does not accept parameter 0 \(it accepts 1..23\)"),
         ("bounded:24", "does not accept parameter 24"),
         ("bfp:2", r"does not accept parameter 2 \(it accepts 3..15\)"),
+        ("mx:e3m2", "expected for example mx:e2m1"),
+        ("mx:1", "expected for example mx:e2m1"),
+        ("mx", "expected for example mx:e2m1"),
+        ("bounded:e4m3", "expected for example bounded:23"),
+        ("exact:24", r"does not accept parameter 24 \(it accepts 16 or 32\)"),
         ("truncate:33", r"does not accept parameter 33 \(it accepts 8..32\)"),
         ("bounded:-1", "expected name:parameter"),
         ("bounded:1_0", "expected name:parameter"),
@@ -89,7 +102,25 @@ def test_auto_is_its_codec_but_for_what_a_nic_may_do() -> None:
 
 @pytest.mark.parametrize(
     ("number", "parameter"),
-    [(3, 2), (3, 16), (4, 7), (4, 33), (5, 7), (15, 1), (-1, 1), (255, 1), (1, 0), (1, 24), (0, 1)],
+    [
+        (3, 2),
+        (3, 16),
+        (4, 7),
+        (4, 33),
+        (5, 2),
+        (5, 7),
+        (6, 8),
+        (6, 24),
+        (6, 48),
+        (7, 0),
+        (7, 5),
+        (15, 1),
+        (-1, 1),
+        (255, 1),
+        (1, 0),
+        (1, 24),
+        (0, 1),
+    ],
 )
 def test_what_is_no_number(number: int, parameter: int) -> None:
     with pytest.raises(codecs.CodecError):
@@ -98,7 +129,7 @@ def test_what_is_no_number(number: int, parameter: int) -> None:
 
 def test_which_codecs_have_tags() -> None:
     assert [name for name in EVERY if codecs.get(name).has_tags] == ["raw", "inceptionn:10", "bounded:10"]
-    assert not lib.sn_codec_has_tags(5)
+    assert not lib.sn_codec_has_tags(15)
     assert not lib.sn_codec_has_tags(-1)
 
 

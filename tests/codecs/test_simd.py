@@ -23,11 +23,13 @@ from tests.codecs.cases import (
     anything,
     block_words,
     boundary_words,
+    cut_words,
     damaged_body,
     decode,
     encode_prefix,
     gradients,
     threshold_words,
+    typical,
 )
 from tests.facades.codecs import simd_select
 from tests.facades.native import lib
@@ -70,7 +72,8 @@ def test_words_around_the_thresholds(implementation: str, text: str) -> None:
 def test_one_word_in_silence(implementation: str, name: str) -> None:
     """A group is silent by the same bit by which a word is: one word around the bound in it, at every place."""
     for k in RANGES[name]:
-        codec, bound = codecs.get(f"{name}:{k}"), (127 - k) << 23
+        codec = codecs.get(f"{name}:{k}")
+        bound = (127 - codec.parameter) << 23
         words = np.zeros((64 * 6, 128), np.uint32)
         for place in range(64):
             words[6 * place : 6 * place + 6, place] = [
@@ -88,7 +91,7 @@ def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
     for _ in range(60):
         codec = codecs.get(f"{name}:{rng.choice(RANGES[name])}")
         words = gradients(rng, int(rng.integers(64, 700)))
-        first, size = int(rng.integers(1, 17)), len(codec.encode(words.view(np.float32)))
+        first, size = int(rng.integers(1, cut_words(codec) + 1)), len(codec.encode(words.view(np.float32)))
         for capacity in {*rng.integers(0, size + 1, 20).tolist(), *range(max(0, size - 6), size + 2)}:
             with reference(implementation):
                 expected = encode_prefix(codec, words, first, capacity)
@@ -98,9 +101,9 @@ def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
 def test_silence_cut_short(implementation: str) -> None:
     """A group without vectors is left by a short way; its last coding block may have to be taken back."""
     for name in NAMES:
-        codec = codecs.get(f"{name}:10")
+        codec = codecs.get(typical(name))
         words = np.concatenate([np.zeros(256, np.uint32), np.full(64, 0x7F800000, np.uint32)])
-        for first in range(1, 17):
+        for first in (*range(1, 16), cut_words(codec)):
             for capacity in range(400):
                 with reference(implementation):
                     expected = encode_prefix(codec, words, first, capacity)
@@ -112,7 +115,7 @@ def test_the_same_is_refused_as_by_the_reference(implementation: str, name: str)
     """Bodies of several groups with bytes changed, cut off or added, between fences."""
     rng, accepted = np.random.default_rng(22), 0
     for _ in range(1500):
-        codec = codecs.get(f"{name}:10")
+        codec = codecs.get(typical(name))
         body, count = damaged_body(rng, codec)
         with reference(implementation):
             expected = decode(codec, body, count)
@@ -128,7 +131,7 @@ def test_the_same_is_refused_as_by_the_reference(implementation: str, name: str)
 def test_noise_is_refused_as_by_the_reference(implementation: str, name: str) -> None:
     rng = np.random.default_rng(23)
     for _ in range(1500):
-        codec, count = codecs.get(f"{name}:10"), int(rng.integers(1, 400))
+        codec, count = codecs.get(typical(name)), int(rng.integers(1, 400))
         body = rng.integers(0, 256, int(rng.integers(0, 900)), dtype=np.uint8)
         body[rng.random(body.size) < rng.random()] = 0
         with reference(implementation):
@@ -141,14 +144,14 @@ def test_noise_is_refused_as_by_the_reference(implementation: str, name: str) ->
 @pytest.mark.parametrize("name", NAMES)
 def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None:
     """The end of a body is decoded where it can be read past; what it claims must not lead further than that."""
-    codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(24)
+    codec, rng = codecs.get(typical(name)), np.random.default_rng(24)
     for size in (1, 2, 33, 34, 35, 271, 272, 273, 274, 300, 546, 900):
         for share in (0.0, 0.01, 0.1, 0.9):
             body = rng.integers(0, 256, size, dtype=np.uint8)
             body[rng.random(size) > share] = 0
             for last in (body[-1], 0, 1, 0xFF):
                 body[-1] = last
-                most = min({"bounded": 64, "bfp": 16}.get(name, 4) * size, 1 << 14)
+                most = min({"bounded": 64, "bfp": 16, "rht": 64}.get(name, 4) * size, 1 << 14)
                 for count in (most, most - 1, most // 2, 63, 64, 65):
                     with reference(implementation):
                         expected = decode(codec, body.tobytes(), count)

@@ -14,7 +14,7 @@ from softnic.codecs.combine import (
     narrow,
     widen,
 )
-from softnic.codecs.feedback import quantize, supported
+from softnic.codecs.feedback import quantize, round_parts, supported
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
 from softnic.codecs.registry import Floats
@@ -34,6 +34,7 @@ __all__ = [
     "is_half",
     "narrow",
     "quantize",
+    "round_parts",
     "simd_select",
     "supported",
     "tag_counts",

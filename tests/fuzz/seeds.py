@@ -19,6 +19,9 @@ _PARAMETERS = {
     "bounded": (1, 10, 23),
     "bfp": (3, 7, 15),
     "truncate": (8, 13, 32),
+    "rht": (3, 4, 6),
+    "exact": (16, 32),
+    "mx": (1, 2, 3, 4),
 }
 
 
@@ -33,15 +36,16 @@ def words(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
 
 def _decode(name: str) -> Iterator[bytes]:
     lowest = min(_PARAMETERS[name])
+    number = list(_PARAMETERS).index(name)
     for parameter in _PARAMETERS[name]:
-        codec = codecs.get(f"{name}:{parameter}" if parameter else name)
+        codec = codecs.from_number(number, parameter)
         for count in (0, 1, 16, 65, 150):
             yield struct.pack("<BH", parameter - lowest, count) + codec.encode(words(count))
         yield struct.pack("<BH", parameter - lowest, 600) + codec.encode(np.zeros(600, np.float32))
 
 
 def _encode() -> Iterator[bytes]:
-    for number in range(5):
+    for number in range(len(_PARAMETERS)):
         for simd, (room, count) in enumerate(((0, 10), (60, 16), (500, 150), (4000, 300))):
             yield struct.pack("<BBBHBB", number, 7, 15, room, 0, simd) + words(count).tobytes()
         yield struct.pack("<BBBHBB", number, 7, 15, 4000, 0, 0x81) + words(5).tobytes()
@@ -59,7 +63,7 @@ def payloads() -> list[bytes]:
     """Whole payloads, of all codecs and kinds."""
     raw = PayloadHeader(codecs.get("bounded:10"), 71, 71, raw=True).pack() + bytes(71)
     padded = PayloadHeader(codecs.get("bounded:10"), 71, 71, raw=True, padded=True).pack() + bytes(80)
-    kinds = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16")
+    kinds = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e2m3")
     return [raw, padded, *(_tagged(kind, 40) for kind in kinds), *(_tagged(kind, 65, b"xyz") for kind in kinds)]
 
 
@@ -109,9 +113,9 @@ def _frames() -> Iterator[bytes]:
 
 
 def _cut() -> Iterator[bytes]:
-    for codec in range(6):
+    for codec in range(1 + len(_PARAMETERS)):
         for flags in range(8):
-            plan = struct.pack("<BBBHBBB", 3, codec, 10, 200 + 40 * flags, 4 * flags, 30, flags)
+            plan = struct.pack("<BBBHBBB", 3, codec, 10, 200 + 40 * flags, flags, 30, flags)
             yield plan + struct.pack("<HB", 9000, 1) + words(300).tobytes() + b"xyz"
 
 
@@ -165,6 +169,24 @@ def _flow() -> Iterator[bytes]:
         yield start + full + wait + again + (full + wait + acknowledge) * 40
 
 
+def _turn() -> Iterator[bytes]:
+    """Streams to the peer and of the node to itself, answers, blocks and headers of collectives."""
+    turn, write, near, read = b"\x02\x40\x00\xff", b"\x04\x00\x20", b"\x10\x00\x20", b"\x11\x00\x40"
+    acknowledge = b"\x00\x00\x00\x00"
+    data, block = b"\x00\x00\x00\x40" + bytes(range(64)), b"\x00\x00\x01\x40" + bytes(range(64))
+    header = b"\x00\x00\x02\x10" + bytes([12, 0, 0, 0, 0x9A, 1, 1, 9]) + bytes(8)
+    for options in (0x10, 0x15, 0x20, 0x05):
+        start = bytes([options])
+        yield start + (write + turn + acknowledge + turn) * 20
+        yield start + (near + turn * 2 + read) * 20
+        yield start + b"\x06\x03\x01" + (near + turn * 2 + read) * 10 + b"\x06\x03\x00" + (near + turn * 2 + read) * 5
+        yield start + (data + turn + b"\x05\x00\x40" + write + turn) * 20
+        for kind in (0x40, 0x41, 0x42, 0x5A, 0x60, 0x62):
+            post = b"\x07" + bytes([kind]) + b"\x00\x01\x00\x01"
+            yield start + (post + turn + block * 5 + turn + acknowledge + turn) * 6
+        yield start + (b"\x07\x01\x00\x01\x40\x00\x08\x09" + turn + header + turn + block * 2 + turn) * 4
+
+
 _SEEDS = {
     "cut": _cut,
     "encode": _encode,
@@ -173,6 +195,7 @@ _SEEDS = {
     "payload": _payload,
     "encrypted": _encrypted,
     "device": _device,
+    "turn": _turn,
     "vxlan": _vxlan,
 }
 

@@ -44,8 +44,8 @@ static void cross(int parameter, uint8_t *words, size_t count)
     const size_t bound = sn_encoded_bound(FUZZ_CODEC, parameter, count);
     uint8_t *body = exactly(bound), *expected = exactly(4 * count);
     size_t consumed;
-    const size_t length =
-        sn_encode(FUZZ_CODEC, parameter, words, count, SN_CODING_BLOCK_WORDS, body, bound, &consumed);
+    const size_t block = (size_t)sn_codec_block_words(FUZZ_CODEC);
+    const size_t length = sn_encode(FUZZ_CODEC, parameter, words, count, block, body, bound, &consumed);
     CHECK(consumed == count && length <= bound && length >= sn_encoded_least(FUZZ_CODEC, parameter, count));
     sn_roundtrip(FUZZ_CODEC, parameter, words, count, expected);
     CHECK(sn_decode(FUZZ_CODEC, parameter, body, length, words, count) == 0);
@@ -71,7 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     input in = {data, size};
     if (!highest && FUZZ_CODEC != SN_RAW)
         CHECK(sn_codec_describe(FUZZ_CODEC, &lowest, &highest) != NULL);
-    const int parameter = lowest + (int)(take8(&in) % (uint32_t)(highest - lowest + 1));
+    int parameter = lowest + (int)(take8(&in) % (uint32_t)(highest - lowest + 1));
+    if (!sn_codec_valid(FUZZ_CODEC, parameter))
+        parameter = highest;
     const size_t count = take16(&in) & MOST_WORDS;
     size_t length;
     uint8_t *body = take_bytes(&in, in.left, &length), *words = exactly(4 * count), *others = exactly(4 * count);

@@ -34,7 +34,8 @@ static encoded encode(const asked *a, const uint8_t *words, size_t count)
     encoded e = {exactly(a->room), 0, 0};
     e.length = sn_encode(a->codec, a->parameter, words, count, a->first, e.body, a->room, &e.consumed);
     CHECK(e.length <= a->room && e.consumed <= count);
-    CHECK(e.consumed == count || e.consumed % SN_CODING_BLOCK_WORDS == a->first % SN_CODING_BLOCK_WORDS || e.consumed == 0);
+    const size_t block = (size_t)sn_codec_block_words(a->codec);
+    CHECK(e.consumed == count || e.consumed % block == a->first % block || e.consumed == 0);
     return e;
 }
 
@@ -80,11 +81,13 @@ static void check_combined(const asked *a, encoded e, const uint8_t *words, cons
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input in = {data, size};
-    asked a = {.codec = (int)(take8(&in) % (SN_TRUNCATE + 1))};
+    asked a = {.codec = (int)(take8(&in) % (SN_LAST_CODEC + 1))};
     int lowest, highest;
     CHECK(sn_codec_describe(a.codec, &lowest, &highest) != NULL);
     a.parameter = lowest + (int)(take8(&in) % (uint32_t)(highest - lowest + 1));
-    a.first = 1 + take8(&in) % SN_CODING_BLOCK_WORDS;
+    if (!sn_codec_valid(a.codec, a.parameter))
+        a.parameter = highest;
+    a.first = 1 + take8(&in) % (uint32_t)sn_codec_block_words(a.codec);
     a.room = take16(&in) % 8192;
     a.operation = (int)(take8(&in) % SN_OPERATIONS);
     const uint32_t how = take8(&in);
