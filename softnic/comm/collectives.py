@@ -20,6 +20,7 @@ import numpy as np
 from softnic.collectives.operations import MAX, SUM, Op
 from softnic.comm import buffers, collective_args, execution
 from softnic.comm.base import Base
+from softnic.comm.codec_choice import NAME, either_of
 from softnic.comm.collective_args import CollectiveArgs, CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.objects import gather_integers
@@ -43,6 +44,18 @@ class _Context(NamedTuple):
     def options(self, codec: Any, algorithm: Any = None) -> CompressionOptions:
         """Return the checked keywords of a compressed call."""
         return self.comm._options(self.connections, codec, algorithm)
+
+    def reduction_options(
+        self, codec: Any, algorithm: Any, sendbuf: Any, recvbuf: Any, blocks: int = 1
+    ) -> CompressionOptions:
+        """Return those of a reduction, whose codec may depend on its data: the ranks agree on it, and wait for it."""
+        either = either_of(codec)
+        if either is not None:
+            in_place = buffers.is_in_place(sendbuf)
+            data = buffers.flat(recvbuf if in_place else sendbuf, what="the input", blocks=blocks)
+            asks = self.comm.size > 1 and either.decides(data)
+            codec = either.agree(self.connections, f"{self.call} with {NAME}", data) if asks else either.dense
+        return self.options(codec, algorithm)
 
     def counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
         """Return the `recvcounts` of a Reduce_scatter.
@@ -114,11 +127,13 @@ def _allreduce_comp(
     Parameters
     ----------
     codec
-        As in "bounded:10"; None: the one of this rank's NIC for tagged streams, the same on all ranks.
+        As in "bounded:10"; None: the one of this rank's NIC for tagged streams, the same on all ranks. "either":
+        bounded:10 for data of mostly zeros, rht:4 for other data, as all ranks agree before.
     algorithm
         ring, direct, tree, hierarchical or wa; None: the best one for the size and the ranks.
     """
-    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op, context.options(codec, algorithm))
+    options = context.reduction_options(codec, algorithm, sendbuf, recvbuf)
+    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op, options)
 
 
 def _reduce(context: _Context, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, root: int = 0) -> CollectiveArgs:
@@ -140,7 +155,8 @@ def _reduce_comp(
 
     By ring, direct and hierarchical, the root gets the same bits as from Allreduce_comp by the same algorithm.
     """
-    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root, context.options(codec, algorithm))
+    options = context.reduction_options(codec, algorithm, sendbuf, recvbuf)
+    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root, options)
 
 
 def _reduce_scatter(
@@ -171,7 +187,7 @@ def _reduce_scatter_comp(
     algorithm: str | None = None,
 ) -> CollectiveArgs:
     """Reduce_scatter, compressed as in Allreduce_comp. A rank's block is not rounded again after its last addition."""
-    options = context.options(codec, algorithm)
+    options = context.reduction_options(codec, algorithm, sendbuf, recvbuf)
     counts = context.counts(sendbuf, recvbuf, recvcounts)
     return collective_args.reduce_scatter(*context.ranks, sendbuf, recvbuf, counts, op, options)
 
@@ -191,7 +207,7 @@ def _reduce_scatter_block_comp(
     algorithm: str | None = None,
 ) -> CollectiveArgs:
     """Reduce_scatter_comp with equal blocks."""
-    options = context.options(codec, algorithm)
+    options = context.reduction_options(codec, algorithm, sendbuf, recvbuf, context.comm.size)
     return collective_args.reduce_scatter_block(*context.ranks, sendbuf, recvbuf, op, options)
 
 

@@ -142,9 +142,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def links(link: Mapping[str, str]) -> str:
-    """Return the properties of emulated links in words."""
-    return ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
+def links(link: Mapping[str, str], poll: str | None = None) -> str:
+    """Return the properties of emulated links in words, and for how long NICs poll."""
+    words = ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
+    return words if poll is None else f"{words}; NICs poll for {poll}"
 
 
 def figure(value: float | None, form: str = ".2f") -> str:

@@ -22,9 +22,6 @@ from softnic.gradients.compressed import Encoder
 from softnic.gradients.flat import Flat, cut, zero_nonfinite
 from softnic.gradients.method import Floats, Gradients, Method
 
-_BLOCK = 16
-"""The most elements that a codec rounds together: blocks of the exchange are multiples of it."""
-
 
 class Feedback(Method):
     """Compression by any codec, with error feedback.
@@ -121,25 +118,19 @@ class Feedback(Method):
 
     def _sum_by_blocks(self, comm: Communicator, gradients: Gradients) -> int:
         """Steps 1, 2 and 4 to 6."""
-        flat = self._flat.get(gradients, multiple=_BLOCK * comm.size)
-        parts = list(zip(self._residuals(gradients), cut(flat, gradients), strict=True))
-        for residual, (_, gradient, part) in parts:
-            residual += gradient
-            part[:] = residual
-        sent = self._encoder.round(self._codec, flat)
-        for residual, (_, _, part) in parts:
-            residual -= part
-            zero_nonfinite(residual)
+        codec = self._codec
+        flat = self._flat.get(gradients, multiple=codec.block_bytes // 4 * comm.size)
+        sent = feedback.round_parts(codec, list(gradients.values()), self._residuals(gradients), flat)
         block = flat.size // comm.size
         own = slice(comm.rank * block, (comm.rank + 1) * block)
-        comm.Reduce_scatter_block_comp(IN_PLACE, flat, codec=self._codec, algorithm="direct")
+        comm.Reduce_scatter_block_comp(IN_PLACE, flat, codec=codec, algorithm="direct")
         dropped = flat[:block].copy()
         flat[own] = dropped
-        self._encoder.round(self._codec, flat[own])
+        self._encoder.round(codec, flat[own])
         dropped -= flat[own]
         self._keep_dropped(gradients, dropped, own)
-        comm.Allgather_comp(IN_PLACE, flat, codec=self._codec)
-        for _, (_, gradient, part) in parts:
+        comm.Allgather_comp(IN_PLACE, flat, codec=codec)
+        for _, gradient, part in cut(flat, gradients):
             np.multiply(part, np.float32(1 / comm.size), out=gradient)
         return sent
 

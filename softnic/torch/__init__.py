@@ -4,12 +4,13 @@
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
 Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, work, work_items, group_thread, compression,
-sparse, identity, backend, layers, and the public functions below.
+sparse, identity, backend, layers, sharded, and the public functions below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,8 +23,9 @@ from softnic.comm import Communicator, init_communicator
 from softnic.comm.errors import CommError
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name
+from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name, copy_codec_name
 from softnic.torch.layers import LayerCodecs, layers_hook
+from softnic.torch.sharded import compress_shards
 from softnic.torch.untraced import untraced
 from softnic.torch_backend import register_backend
 
@@ -59,10 +61,10 @@ def _group(group: Any) -> SoftnicGroup:
         text = "there is no process group: call torch.distributed.init_process_group('softnic') first"
     elif found is dist.GroupMember.NON_GROUP_MEMBER:
         text = "this process is not a member of the process group"
+    elif isinstance(found, torch.nn.Module):
+        text = f"a {type(found).__name__} is not a process group"
     elif isinstance(found, DeviceMesh):
         text = "a device mesh has a process group for each dimension: give mesh.get_group(dimension)"
-    elif isinstance(found, torch.nn.Module):
-        text = f"a {type(found).__name__} is not a DistributedDataParallel model: give a process group"
     elif isinstance(found, dist.ProcessGroup):
         text = f"the process group is of the backend {dist.get_backend(found)}, not of softnic"
     raise ValueError(text)
@@ -96,47 +98,69 @@ def communicator(group: Any = None) -> Communicator:
 @untraced
 def compress(
     target: Any,
-    codec: str | Codec | None,
+    codec: str | Codec | None = None,
     *,
+    gradients: str | Codec | None = None,
+    weights: str | Codec | None = None,
     layers: Mapping[str, str | None] | None = None,
     floor_bytes: int = FLOOR_BYTES,
 ) -> None:
-    """Compress sums and means of floats from now on.
+    """Compress sums of floats and copies of weights: compression.py and sharded.py say in which calls.
 
     All ranks of the group call this between the same calls.
 
     Parameters
     ----------
-    target : ProcessGroup, DistributedDataParallel or None
-        A process group; None is the default one. For a model, only its gradients are compressed, whatever the
-        compression of its group. For a device mesh, pass the group of one dimension: `mesh.get_group(dimension)`.
-    codec : str, Codec or None
-        The codec, as in "bounded:10". None: exact.
+    target : ProcessGroup, torch.nn.Module or None
+        A process group; None is the default one. Of a model that `fully_shard` has sharded, or in
+        DistributedDataParallel, only its own exchanges are compressed, whatever the compression of its group.
+        For a device mesh, pass the group of one dimension: `mesh.get_group(dimension)`.
+    codec, gradients : str, Codec or None
+        The codec of sums and means, as in "rht:4"; `gradients` is its name beside `weights`. "either": bounded:10 or
+        rht:4, by what each sum's data is. None: exact.
+    weights : str, Codec or None
+        The codec of all_gather and broadcast. "exact:16" and "exact:32" keep every bit, of elements of any width;
+        others round weights. None: not encoded. DistributedDataParallel broadcasts when it is created: compress its
+        group before.
     layers : mapping of str to codec, optional
-        For a model: codecs of parameters by shell patterns of their names, as in
+        For DistributedDataParallel: codecs of gradients by shell patterns of their parameters' names, as in
         {"fc3.*": None, "conv*": "bounded:8"}. The first pattern that matches applies.
     floor_bytes : int
-        Sums of fewer bytes are exact.
+        Calls with fewer bytes are exact.
 
     Raises
     ------
     ValueError
-        For an argument of another type, an unknown codec, a pattern that matches no parameter, or a process group of
-        another backend. The settings are unchanged then.
-
-    Notes
-    -----
-    softnic/torch/compression.py lists the calls that are compressed.
+        For an argument of another type, an unknown codec, a pattern that matches no parameter, another model, or a
+        process group of another backend. The settings are unchanged then.
     """
+    if codec is not None and gradients is not None:
+        raise ValueError("codec and gradients are two names of one argument: give one of them")
     if layers is not None and not isinstance(layers, Mapping):
         raise ValueError(f"layers is {layers!r}: a dict of patterns and codecs is expected")
+    sums = codec_name(gradients if codec is None else codec)
+    _apply(target, Compression(sums, floor_bytes, copy_codec_name(weights)), layers or {})
+
+
+def _apply(target: Any, compression: Compression, layers: Mapping[str, str | None]) -> None:
     if isinstance(target, DistributedDataParallel):
-        state = LayerCodecs(_group(target.process_group), target, codec_name(codec), layers or {}, floor_bytes)
-        target.register_comm_hook(state, layers_hook)
+        _compress_replicas(target, compression, layers)
     elif layers:
-        raise ValueError("a process group sees no names of parameters: give `layers` with a DistributedDataParallel")
+        raise ValueError("only a DistributedDataParallel model has names of parameters: give `layers` with one")
+    elif isinstance(target, torch.nn.Module):
+        compress_shards(target, compression)
     else:
-        _group(target).compression = Compression(codec_name(codec), floor_bytes)
+        _group(target).compression = compression
+
+
+def _compress_replicas(
+    model: DistributedDataParallel, compression: Compression, layers: Mapping[str, str | None]
+) -> None:
+    group = _group(model.process_group)
+    state = LayerCodecs(group, model, compression.codec, layers, compression.floor_bytes)
+    if compression.weights is not None:
+        group.compression = replace(group.compression, weights=compression.weights)
+    model.register_comm_hook(state, layers_hook)
 
 
 def register() -> None:

@@ -189,8 +189,16 @@ class SoftnicGroup(Identity):
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def _scattered(self, output: Tensor, given: Tensors, counts: list[int], op: Any) -> WorkItem:
-        reduction, codec = self._reduction(op, output.dtype, sum(counts))
+    def scatter_sum(self, output: Tensor, given: Tensor, op: Any, by: Compression) -> SoftnicWork:
+        """Do as reduce_scatter_single, with a compression other than the group's."""
+        check_alike("reduce_scatter_tensor", given, output, self._size)
+        item = self._scattered(output, [given], [output.numel()] * self._size, op, by)
+        return self._submit("reduce_scatter_tensor", [item], [output], None)
+
+    def _scattered(
+        self, output: Tensor, given: Tensors, counts: list[int], op: Any, by: Compression | None = None
+    ) -> WorkItem:
+        reduction, codec = self._reduction(op, output.dtype, sum(counts), by)
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if codec is None:
@@ -200,10 +208,12 @@ class SoftnicGroup(Identity):
         start = 0 if reduction.fold is None else sum(counts[: self._rank])
         return self._reduced(reduction, sum(counts), output.dtype, post, consecutive(given), [(start, output)])
 
-    def _reduction(self, op: Any, dtype: torch.dtype, count: int) -> tuple[Reduction, str | None]:
-        """Return how to reduce `count` elements, and by which codec."""
+    def _reduction(
+        self, op: Any, dtype: torch.dtype, count: int, by: Compression | None = None
+    ) -> tuple[Reduction, str | None]:
+        """Return how to reduce `count` elements, and by which codec: of `by`, or else of the group."""
         exact = reduction_of(op, dtype, self._size)
-        codec = self.compression.codec_for(exact, dtype, count)
+        codec = (by or self.compression).codec_for(exact, dtype, count)
         return (exact, None) if codec is None else (reduction_of(op, dtype, self._size, compressed=True), codec)
 
     def _reduced(
@@ -232,11 +242,16 @@ class SoftnicGroup(Identity):
     def broadcast(self, tensors: Tensor | Tensors, opts: Any, timeout: Any = None) -> SoftnicWork:
         tensor, root = only_tensor(tensors), root_of(opts)
 
+        codec = self.compression.copied_by(tensor.dtype, tensor.numel())
+
         def post(comm: Communicator, buffer: StagingBuffer) -> Request:
-            return comm.Ibcast(buffer.bytes, root)
+            if codec is None:
+                return comm.Ibcast(buffer.bytes, root)
+            return comm.Ibcast_comp(buffer.words if codec.as_words else buffer.elements, root, codec=codec.name)
 
         ranges = consecutive([tensor])
-        loads, stores = (ranges, []) if self._rank == root else ([], ranges)
+        rounds = codec is not None and not codec.as_words  # the root's elements as well
+        loads, stores = (ranges, ranges if rounds else []) if self._rank == root else ([], ranges)
         item = NicCollective(tensor.numel(), tensor.dtype, post, loads, stores)
         return self._submit("broadcast", [item], [tensor], opts, timeout)
 
@@ -267,16 +282,29 @@ class SoftnicGroup(Identity):
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    def gather_shards(self, output: Tensor, given: Tensor, by: Compression) -> SoftnicWork:
+        """Do as all_gather_single, with a compression other than the group's."""
+        check_alike("all_gather_into_tensor", output, given, self._size)
+        return self._submit("all_gather_into_tensor", [self._joined([output], given, by)], [output], None)
+
     def _gathered(self, targets: Tensors, given: Tensor) -> WorkItem:
         check_one_per_rank("all_gather", targets, self._size)
         for target in targets:
             check_alike("all_gather", target, given)
         return self._joined(targets, given)
 
-    def _joined(self, targets: Tensors, given: Tensor) -> WorkItem:
+    def _joined(self, targets: Tensors, given: Tensor, by: Compression | None = None) -> WorkItem:
         count = given.numel()
         own = consecutive([given], count * self._rank)
-        return NicCollective(count * self._size, given.dtype, _gather, own, consecutive(targets))
+        codec = (by or self.compression).copied_by(given.dtype, count)
+
+        def post(comm: Communicator, buffer: StagingBuffer) -> Request:
+            if codec is None:
+                return _gather(comm, buffer)
+            elements = buffer.words if codec.as_words else buffer.elements
+            return comm.Iallgather_comp(MPI.IN_PLACE, elements, codec=codec.name)
+
+        return NicCollective(count * self._size, given.dtype, post, own, consecutive(targets))
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> SoftnicWork:
         item = NicCollective(0, torch.uint8, lambda comm, _: comm.Ibarrier(), [], [])

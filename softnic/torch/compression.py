@@ -1,8 +1,9 @@
 """Selects the calls of a process group that are compressed.
 
-Rounding is only noise in sums and means of floats: all-reduce and reduce-scatter with SUM, AVG or PREMUL_SUM. All other
-calls are always exact: broadcasts of weights and buffers, gathered shards, integers, MIN and MAX, objects. So are sums
-of fewer than `floor_bytes`, such as losses, counts and norms, whose cost is latency and not bandwidth.
+Rounding is only noise in sums and means of floats: all-reduce and reduce-scatter with SUM, AVG or PREMUL_SUM. Copies of
+floats, which are weights and buffers in broadcasts and gathered shards, have a codec of their own, which is lossless as
+a rule. All other calls are always exact: integers, MIN and MAX, objects. So are calls of fewer than `floor_bytes`, such
+as losses, counts and norms, whose cost is latency and not bandwidth.
 """
 
 from __future__ import annotations
@@ -14,32 +15,66 @@ import numpy as np
 import torch
 
 from softnic.comm.buffers import codec_of
+from softnic.comm.codec_choice import either_of
 from softnic.torch.reduction import Reduction
 
 FLOOR_BYTES = 4096
 """Default size below which sums are exact."""
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_LOSSLESS = "exact"
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Compression:
-    """The codec for sums of at least `floor_bytes`; None: exact. Raises ValueError."""
+    """The codecs of sums and of copies of at least `floor_bytes`; None: unencoded. Raises ValueError."""
 
     codec: str | None = None
     floor_bytes: int = FLOOR_BYTES
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", codec_name(self.codec))
         object.__setattr__(self, "floor_bytes", floor_of(self.floor_bytes))
+        object.__setattr__(self, "weights", copy_codec_name(self.weights))
 
     def codec_for(self, reduction: Reduction, dtype: torch.dtype, count: int) -> str | None:
         """Return the codec for a reduction of `count` elements; None: exact."""
         applies = reduction.sums and dtype in _FLOATS and count * dtype.itemsize >= self.floor_bytes
         return self.codec if applies else None
 
+    def copied_by(self, dtype: torch.dtype, count: int) -> CopyCodec | None:
+        """Return how `count` elements are copied, in pieces of that size from each rank; None: unencoded.
+
+        A lossless codec takes the width of the elements: `exact:16` and `exact:32` are the same here. It needs whole
+        words of 32 bits, so an odd number of 16-bit elements is not encoded.
+        """
+        size = count * dtype.itemsize
+        if self.weights is None or size < self.floor_bytes:
+            return None
+        if not self.weights.startswith(_LOSSLESS):
+            return CopyCodec(self.weights, as_words=False) if dtype in _FLOATS else None
+        width = 16 if dtype.itemsize == 2 else 32
+        encoded = (dtype in _FLOATS and dtype.itemsize <= _WORD_BYTES) or dtype == torch.uint8
+        return CopyCodec(f"{_LOSSLESS}:{width}", as_words=True) if encoded and size % _WORD_BYTES == 0 else None
+
+
+@dataclass(frozen=True)
+class CopyCodec:
+    """The codec of a copy."""
+
+    name: str
+    as_words: bool
+    """Whether it encodes the bytes as words of 32 bits, whatever the elements, or else the elements."""
+
 
 def codec_name(codec: Any) -> str | None:
-    """Return the name of a codec, given as such or by name. Raises ValueError."""
+    """Return the name of a codec, given as such or by name, or of `either`. Raises ValueError."""
+    return None if codec is None else str(either_of(codec) or codec_of(codec))
+
+
+def copy_codec_name(codec: Any) -> str | None:
+    """Return the name of a codec of copies, given as such or by name. Raises ValueError."""
     return None if codec is None else str(codec_of(codec))
 
 

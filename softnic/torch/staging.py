@@ -37,6 +37,11 @@ class StagingBuffer:
         """The buffer as bytes, for calls that move elements only."""
         return self.flat.view(torch.uint8)
 
+    @property
+    def words(self) -> Array:
+        """The buffer as float32, whatever the elements, for codecs that keep every bit."""
+        return self.flat.view(torch.float32).numpy()
+
     def load(self, tensors: Sequence[TensorAt], ready: ReadyEvents) -> None:
         sources = self._streams.download([tensor for _, tensor in tensors], ready)
         for (start, tensor), source in zip(tensors, sources, strict=True):

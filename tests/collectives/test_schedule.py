@@ -279,11 +279,27 @@ class TestTheChoice:
 
     def test_by_ranks(self) -> None:
         assert [choose("allreduce", 1 << 30, ranks) for ranks in (2, 8, 9, 16, 17, 64)] == [
-            "direct", "direct", "ring", "ring", "hierarchical", "hierarchical"
+            "ring", "ring", "ring", "ring", "hierarchical", "hierarchical"
         ]  # fmt: skip
 
     def test_codecs_whose_error_is_relative_do_not_go_round_rings(self) -> None:
-        for codec in ("bfp:7", "inceptionn:10", "truncate:16", "auto:bfp:7"):
+        for codec in ("bfp:7", "inceptionn:10", "truncate:16", "rht:4", "mx:e2m1", "auto:bfp:7"):
             assert choose("allreduce", 1 << 30, 16, codec) == choose("allreduce", 1 << 30, 64, codec) == "direct"
         for codec in ("", "raw", "bounded:10", "auto"):
             assert choose("allreduce", 1 << 30, 9, codec) == "ring"
+
+    def test_short_buffers_with_such_codecs_go_to_one_rank_while_it_receives_little(self) -> None:
+        sizes = [0, 1 << 14, (1 << 14) + 1024, 65_535, 65_536]
+        for codec in ("rht:4", "auto:bfp:7"):
+            assert [choose("allreduce", size, 4, codec) for size in sizes] == ["tree"] * 4 + ["direct"]
+            assert [choose("reduce", size, 16, codec) for size in sizes] == ["wa"] * 4 + ["direct"]
+            assert [choose("allreduce", size, 64, codec) for size in sizes] == ["wa"] * 2 + ["direct"] * 3
+
+    @pytest.mark.parametrize("collective", ["allreduce", "reduce", "reduce_scatter"])
+    def test_such_codecs_round_contributions_and_the_whole_sum_and_no_more(self, collective: str) -> None:
+        """For every size, and every number of ranks: no partial sum is rounded."""
+        for size in SIZES:
+            for name in {choose(collective, 1 << power, size, "rht:4") for power in range(31)}:
+                interpreter = played(collective, name, size, root=0)
+                found = results(collective, interpreter, 0)
+                assert max(roundings(content) for chunks in found for content in chunks) <= 2

@@ -24,7 +24,7 @@ from tests.facades.comm import NicConnection, Transport, raw
 from tests.facades.flow import FlowMemory
 from tests.facades.ipc import CancelRequest, Region, StagedPart, WorkRequest, work_queue
 from tests.facades.packet import PLAIN, Tag
-from tests.facades.tcp import COMPRESSED_TOS
+from tests.facades.tcp import COMPRESSED_TOS, CUT
 
 TABLE = "bounded:10"
 """The codec of the NICs' offload tables."""
@@ -77,8 +77,12 @@ class SocketStream:
                 self.end_reason, self.is_failed, data = str(error), True, b""
             self.is_ended = not data
             if data:
-                self.received.append(memoryview(data))
-                self._numbers.receive.unread += len(data)
+                self.arrive(data)
+
+    def arrive(self, data: bytes) -> None:
+        """Have received bytes."""
+        self.received.append(memoryview(data))
+        self._numbers.receive.unread += len(data)
 
     def flush(self) -> bool:
         """Send what the socket takes; return whether it took anything."""
@@ -102,14 +106,6 @@ class SocketStream:
             not all(stream.is_open for stream in (*control, *others)),
         )
 
-    def consume(self, count: int) -> None:
-        self.consumed(count)
-        while count:
-            view = self.received.popleft()
-            if len(view) > count:
-                self.received.appendleft(view[count:])
-            count -= min(count, len(view))
-
     def send(self, data: bytes | memoryview) -> int:
         taken = bytes(data[: max(0, BUFFER - len(self._out))])
         self._out += taken
@@ -118,9 +114,10 @@ class SocketStream:
     def send_blocks(self) -> None:
         self._buffer.set_blocks(True)
 
-    def tag_of(self, codec: str | None) -> tuple[int, int, bool]:
+    def tag_of(self, codec: str | None) -> tuple[int, int, bool, int]:
         tag = PLAIN if codec is None else Tag(COMPRESSED_TOS, codec)
-        return self._buffer.number_of(tag), tag.tos, codec is not None
+        block = codecs.get(codec).block_bytes if codec else CUT
+        return self._buffer.number_of(tag), tag.tos, codec is not None, block
 
     def keep_received(self) -> None:
         while self.received:

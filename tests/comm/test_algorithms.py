@@ -135,17 +135,18 @@ def test_reduce_scatter_block_comp_then_allgather_comp(algorithm: str) -> None:
     np.testing.assert_allclose(whole[0], exact, atol=size * 2**-10)
 
 
+@pytest.mark.parametrize("codec", ["bfp:7", "rht:4", "bounded:10"])
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9])
-def test_calls_that_name_no_algorithm_choose_by_size(size: int) -> None:
+def test_calls_that_name_no_algorithm_choose_by_size(size: int, codec: str) -> None:
     counts = [1, 1000, 100_000]
 
     def program(comm: Communicator) -> None:
         for count in counts:
             compressed = gradient(comm.rank, count)
-            comm.Allreduce_comp(MPI.IN_PLACE, compressed, codec="bfp:7")
-            algorithm = choose("allreduce", compressed.nbytes, size, "bfp:7")
+            comm.Allreduce_comp(MPI.IN_PLACE, compressed, codec=codec)
+            algorithm = choose("allreduce", compressed.nbytes, size, codec)
             if size > 1:
-                assert compressed.tobytes() == expected(size, count, algorithm, "bfp:7").tobytes()
+                assert compressed.tobytes() == expected(size, count, algorithm, codec).tobytes()
             exact = np.arange(count) + comm.rank
             comm.Allreduce(MPI.IN_PLACE, exact)
             np.testing.assert_array_equal(exact, np.arange(count) * size + size * (size - 1) // 2)

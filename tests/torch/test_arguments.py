@@ -63,7 +63,9 @@ WRONG_OF_MODELS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "text"), [*WRONG, ({"layers": {"0.*": None}}, "sees no names")])
+@pytest.mark.parametrize(
+    ("given", "text"), [*WRONG, ({"layers": {"0.*": None}}, "only a .* model has names of parameters")]
+)
 def test_a_group_refuses(given: dict[str, Any], text: str) -> None:
     group: Any = dist.group.WORLD
     before = group.compression
@@ -92,7 +94,6 @@ def test_targets_of_other_types_are_refused() -> None:
     gloo = dist.new_group(backend="gloo")
     for target, text in (
         (mesh, r"give mesh\.get_group\(dimension\)"),
-        (network(), "a Sequential is not a DistributedDataParallel model"),
         (dist.GroupMember.NON_GROUP_MEMBER, "this process is not a member"),
         (gloo, "is of the backend gloo, not of softnic"),
         ("world", "'world' is not a process group"),
@@ -101,6 +102,10 @@ def test_targets_of_other_types_are_refused() -> None:
             with pytest.raises(ValueError, match=text):
                 call(target)
     softnic.torch.compress(mesh.get_group(), None)
+    with pytest.raises(ValueError, match="a Sequential is not a process group"):
+        softnic.torch.communicator(network())
+    with pytest.raises(ValueError, match=r"neither a Distributed.* nor sharded: call fully_shard"):
+        softnic.torch.compress(network(), "bounded:10")
 
 
 def test_a_codec_object_is_accepted() -> None:

@@ -196,6 +196,25 @@ def test_halves_are_compressed_as_float32s() -> None:
         assert torch.equal(result, rounded(exact, "bounded:8").bfloat16())
 
 
+def test_sums_may_choose_their_codec_by_what_they_are() -> None:
+    def program(group: SoftnicGroup) -> list[Tensor]:
+        group.compression = Compression("either")
+        dense, zeros = normal(group.rank(), 1 << 18), normal(group.rank(), 1 << 18)
+        zeros[1000:] = 0
+        works = [group.allreduce([each], reducing(dist.ReduceOp.AVG)) for each in (dense, zeros)]
+        for work in works:
+            work.wait()
+        return [dense, zeros]
+
+    (dense, zeros), others = run(2, program)
+    assert torch.equal(dense, others[0])
+    assert torch.equal(zeros, others[1])
+    assert torch.equal(zeros[:1000], rounded((normal(0, 1 << 18) + normal(1, 1 << 18))[:1000] / 2))
+    assert not zeros[1000:].any()
+    exact = (normal(0, 1 << 18) + normal(1, 1 << 18)) / 2
+    assert 0.005 < ((dense - exact).square().sum() / exact.square().sum()).item() < 0.02
+
+
 def test_an_unknown_codec_is_an_error_at_once() -> None:
     with pytest.raises(ValueError, match="gzip"):
         Compression("gzip")

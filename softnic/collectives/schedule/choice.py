@@ -2,28 +2,30 @@
 
 What counts, by size: short buffers cost by the message and by the step, and a tree has the fewest messages. Longer ones
 cost by the byte, of which ring, direct and hierarchical move the same, the least there is; and still by the step, of
-which direct has two. But in direct all send to one rank at once. Where these are few, or about the whole buffer fits
-the queues on the way, in NICs and switches, that does no harm. Elsewhere ranks had better be sent to by one other at a
-time, as in rings, whose 2(N-1) steps are few beside the bytes then; groups of rings keep them so where the ranks are
-many.
+which direct has two. But in direct all send to one rank at once. While about the whole buffer fits the queues on the
+way, in NICs and switches, that does no harm. Beyond, ranks had better be sent to by one other at a time, as in rings,
+whose 2(N-1) steps are few beside the bytes then; groups of rings keep them so where the ranks are many.
 
-And by codec: one whose error is relative to what it rounds, partial sums that is, gets worse along a ring
-(docs/algorithms.md has figures). `bounded` does not.
+And by codec: one whose error is relative to what it rounds, partial sums that is, gets worse along a ring, and with
+every level of a tree (docs/algorithms.md has figures). `bounded` does not. With such a codec nothing is rounded but
+contributions and the whole sum, whatever the size and the ranks: short buffers go to one rank and back, in as few
+messages as a tree's, unless that rank would receive too much.
 """
 
 from __future__ import annotations
 
+from softnic.collectives.schedule.tree import RADIX
+
 TREE_BYTES = 1 << 16
 """Of a buffer: shorter ones go by a tree. Measured, with 4 ranks (docs/algorithms.md)."""
-DIRECT_RANKS = 8
-"""So many send to one rank at once without harm, however much. Measured with 4, on links that have no queue before a
-receiver; the rest is caution."""
 DIRECT_BYTES = 4 << 20
-"""What TCP sends to a rank at once, at most: its windows (stack/tcp). Longer buffers do not fit the queues there."""
+"""What TCP sends to a rank at once, at most: its windows. Longer buffers do not fit the queues there."""
 RING_RANKS = 16
 """More ranks than these do not form a single ring."""
-RELATIVE = {"inceptionn", "bfp", "truncate"}
-"""Codecs whose error grows with the magnitude of what they round: ranks go directly, however many they are."""
+RELATIVE = {"inceptionn", "bfp", "truncate", "rht", "mx"}
+"""Codecs whose error grows with the magnitude of what they round: partial sums are never rounded."""
+GATHERED_BYTES = 1 << 20
+"""That one rank may receive where short buffers go to it, before they are compressed."""
 
 
 def choose(collective: str, nbytes: int, size: int, codec: str = "") -> str:
@@ -31,8 +33,11 @@ def choose(collective: str, nbytes: int, size: int, codec: str = "") -> str:
     short = nbytes < TREE_BYTES
     if collective == "bcast":
         return "tree" if short else "ring"  # a chain: each rank sends the buffer once
+    relative = not RELATIVE.isdisjoint(codec.split(":"))
     if short and collective in ("allreduce", "reduce"):
-        return "tree"
-    if size <= DIRECT_RANKS or nbytes <= DIRECT_BYTES or not RELATIVE.isdisjoint(codec.split(":")):
+        if not relative or size <= RADIX:  # then the tree has one level, and no partial sums either
+            return "tree"
+        return "wa" if (size - 1) * nbytes <= GATHERED_BYTES else "direct"
+    if nbytes <= DIRECT_BYTES or relative:
         return "direct"
     return "ring" if size <= RING_RANKS else "hierarchical"

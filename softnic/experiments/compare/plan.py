@@ -69,7 +69,8 @@ def _methods(full: int, learn: int) -> tuple[str, ...]:
     """
     lgc = f"0.01,full={full},learn={learn},momentum=0.9"
     return (
-        *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "feedback:relative:0"),
+        *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "rht:4", "mx:e2m1"),
+        *("feedback:rht:4", "feedback:relative:0"),
         *("sparse-gd:0.01", f"dgc:0.01,warmup={full}", "scalecom:0.01", f"lgc-ps:{lgc}", f"lgc-ring:{lgc}"),
         *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{full}"),
     )
