@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
@@ -248,22 +248,20 @@ def _size(sent: Segment | Output) -> int:
     return len(sent.payload) if isinstance(sent, Segment) else sent[2]
 
 
-def spent(pattern: Pattern, turns: int, before: Callable[[], object] | None = None) -> Times:
-    """Run one round. Returns the seconds of every call by its kind; `before` is called before each turn."""
+def spent(pattern: Pattern, turns: int) -> Times:
+    """Run one round. Returns the seconds of every call by its kind."""
     run = Run(pattern)
     for _ in range(WARM_UP):
         run.turn()
     run.spent = {name: [] for name in KINDS}
     for _ in range(turns):
-        if before is not None:
-            before()
         run.turn()
     return {name: np.array(times) for name, times in run.spent.items()}
 
 
-def cost(pattern: Pattern, turns: int, rounds: Sequence[Times], average: Callable[..., Any] = np.min) -> Cost:
-    """Every round is the same again, so of each single time the quickest counts, or another average of the rounds."""
-    times = {name: average([each[name] for each in rounds], axis=0) for name in KINDS}
+def cost(pattern: Pattern, turns: int, rounds: Sequence[Times]) -> Cost:
+    """Every round is the same again, so of each single time the quickest counts."""
+    times = {name: np.min([each[name] for each in rounds], axis=0) for name in KINDS}
     us = {name: float(each.mean()) * 1e6 if len(each) else None for name, each in times.items()}
     turn_us = sum(float(each.sum()) for each in times.values()) / turns * 1e6
     return Cost(pattern.name, us["send_data"], us["take_data"], us["send_ack"], us["take_ack"], us["timers"], turn_us)

@@ -5,8 +5,10 @@ python -m benchmarks.turn [--segments 400] [--rounds 9] [--json FILE]
 Two NICs in one process, on a clock of the benchmark. A block of a collective crosses one connection, so that no program
 reads or writes; frames are copied from one NIC's memory to the other's instead of being sent. Sent: what to send is
 decided, its frames are encoded and cut. Taken: the frames are checked, the segment is processed, its bytes are put in
-their place. "evicted": 8 MiB of other memory were written before each call. Medians; copy: of the segment's bytes, in
-the same rounds.
+their place. A NIC sleeps until something arrives, so its turns begin with cold caches: "slept" is a turn after 0.5 ms
+in epoll, as at 1 Gbit/s, "evicted" one after 8 MiB of other memory were written. The frames of a turn are copied after
+that, as the kernel does. Medians; rounds of the states alternate. Copy: of the segment's bytes; empty call: of a
+function of C from here, which each figure includes, "taken" twice.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import argparse
 import asyncio
 import fcntl
 import os
+import select
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -48,6 +51,9 @@ CODECS = ("", "bounded:10")
 SIZES = (1, 12, 90)
 """Frames of a segment."""
 EVICTED_BYTES = 8 << 20
+SLEEP_NS = 500_000
+KINDS = ("send_data", "take_data", "send_ack", "take_ack", "call")
+STATES = ("hot", "slept", "evicted")
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class SegmentRow:
     send_ack: float = column("ACK sent", ".2f")
     take_ack: float = column("taken", ".2f")
     turn: float = column("a turn, both ends", ".2f")
+    of_hot: float = column("of hot", ".2f")
+    call: float = column("empty call", ".2f")
     copy: float = column("copy", ".2f")
 
 
@@ -177,16 +185,20 @@ class Pair:
 
 
 class Times:
-    """Seconds of calls, by kind; `before` is called before each."""
+    """Seconds of calls, by kind; `before` precedes each turn."""
 
     def __init__(self, before: Callable[[], object] | None) -> None:
         self._before = before
-        self.spent: dict[str, list[float]] = {"send_data": [], "take_data": [], "send_ack": [], "take_ack": []}
+        self.spent: dict[str, list[float]] = {kind: [] for kind in KINDS}
         self.sizes: list[tuple[int, int]] = []
 
-    def call(self, kind: str, function: Callable[..., Any], *args: Any) -> Any:
+    def begin(self, turn: Any) -> None:
+        """Begin a turn of one end."""
         if self._before is not None:
             self._before()
+        self.call("call", lib.sn_turn_next_timer, turn)
+
+    def call(self, kind: str, function: Callable[..., Any], *args: Any) -> Any:
         began = perf_counter()
         result = function(*args)
         self.spent[kind].append(perf_counter() - began)
@@ -215,25 +227,32 @@ def carry(sender: Any, receiver: Any) -> None:
     rx.found.frames = count
 
 
+def turn(pair: Pair, index: int, space: int, times: Times) -> None:
+    """Take the turn of one end: it takes what the other end has sent, and sends up to `space` bytes of frames."""
+    ours, theirs = pair.fast(index).c, pair.fast(1 - index).c
+    sends, takes = ("send_ack", "take_data") if index else ("send_data", "take_ack")
+    now = pair.daemons[index].time
+    times.begin(ours)
+    if theirs.tx.result.frames:
+        carry(theirs, ours)
+        times.call(takes, take, ours, now)
+        theirs.tx.result.frames = 0
+    if ours.ready.first == ffi.NULL:
+        return
+    reasons = times.call(sends, lib.sn_turn_output, ours, space, now)
+    if not reasons & lib.SN_TURN_CUT:
+        times.spent[sends].pop()
+        if reasons:
+            raise RuntimeError(f"the turn needs Python: {reasons}")
+    elif not index:
+        times.sizes.append((ours.tx.result.consumed, ours.tx.result.frames))
+
+
 def round_trip(pair: Pair, frames: int, times: Times) -> None:
-    """One turn of both ends: a segment, and its acknowledgement."""
+    """One turn of each end: a segment, and its acknowledgement."""
     pair.release()
-    ends = [pair.fast(index).c for index in range(2)]
-    for index, kind in enumerate(("data", "ack")):
-        sender, receiver, now = ends[index], ends[1 - index], pair.daemons[index].time
-        if sender.first_ready == ffi.NULL:
-            continue
-        space = frames * 1500 - 1 if kind == "data" else 1 << 16
-        reasons = times.call(f"send_{kind}", lib.sn_turn_output, sender, space, now)
-        if not reasons & lib.SN_TURN_CUT:
-            if reasons:
-                raise RuntimeError(f"the turn needs Python: {reasons}")
-            times.spent[f"send_{kind}"].pop()
-            continue
-        if kind == "data":
-            times.sizes.append((sender.tx.result.consumed, sender.tx.result.frames))
-        carry(sender, receiver)
-        times.call(f"take_{kind}", take, receiver, now)
+    turn(pair, 0, frames * 1500 - 1, times)
+    turn(pair, 1, 1 << 16, times)
     for daemon in pair.daemons:
         daemon.time += TURN_S
 
@@ -249,6 +268,7 @@ def measure(codec: str, frames: int, segments: int, before: Callable[[], object]
             assert stream.connection is not None
             stream.connection.receive_tuning.round_ends = NEVER  # Python makes buffers grow
             pair.fast(index).c.cuts_only = True
+            pair.fast(index).c.tx.result.frames = 0
         for _ in range(WARM_UP):
             round_trip(pair, frames, Times(None))
         times = Times(before)
@@ -257,29 +277,51 @@ def measure(codec: str, frames: int, segments: int, before: Callable[[], object]
         return times
 
 
-def row(codec: str, frames: int, given: argparse.Namespace, evicted: bool) -> SegmentRow:
+@contextmanager
+def preparations() -> Iterator[dict[str, Callable[[], object] | None]]:
+    """Yield what precedes a turn in each state."""
     memory = np.zeros(EVICTED_BYTES // 8)
-    before = (lambda: np.add(memory, 1, out=memory)) if evicted else None
-    found: dict[str, list[float]] = {}
-    sizes: list[tuple[int, int]] = []
-    for _ in range(given.rounds):
-        times = measure(codec, frames, given.segments, before)
-        sizes += times.sizes
-        for kind, spent in times.spent.items():
-            found.setdefault(kind, []).append(median(spent) * 1e6 if spent else 0.0)
-    us = {kind: median(values) for kind, values in found.items()}
-    nbytes = int(median(size for size, _ in sizes))
+    fds, masks = ffi.new("int32_t[1]"), ffi.new("uint32_t[1]")
+    with select.epoll() as epoll:
+        yield {
+            "hot": None,
+            "slept": lambda: lib.sn_epoll_wait(epoll.fileno(), SLEEP_NS, fds, masks, 1),
+            "evicted": lambda: np.add(memory, 1, out=memory),
+        }
+
+
+def copy_us(nbytes: int) -> float:
+    """Return how long a copy takes."""
     source, target = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
     copies = []
     for _ in range(101):
         began = perf_counter()
         np.copyto(target, source)
         copies.append(perf_counter() - began)
-    count = median(size for _, size in sizes)
-    caches = "evicted" if evicted else "hot"
-    return SegmentRow(
-        codec or "untagged", nbytes / 1000, count, caches, **us, turn=sum(us.values()), copy=median(copies) * 1e6
-    )
+    return median(copies) * 1e6
+
+
+def rows(codec: str, frames: int, given: argparse.Namespace) -> list[SegmentRow]:
+    """Measure segments of about this many frames in every state."""
+    found: dict[str, dict[str, list[float]]] = {state: {kind: [] for kind in KINDS} for state in STATES}
+    sizes: list[tuple[int, int]] = []
+    with preparations() as before:
+        for _ in range(given.rounds):
+            for state in STATES:
+                times = measure(codec, frames, given.segments, before[state])
+                sizes += times.sizes
+                for kind, spent in times.spent.items():
+                    found[state][kind].append(median(spent) * 1e6 if spent else 0.0)
+    nbytes, count = int(median(size for size, _ in sizes)), median(count for _, count in sizes)
+    us = {state: {kind: median(values) for kind, values in found[state].items()} for state in STATES}
+    turns = {state: sum(value for kind, value in us[state].items() if kind != "call") for state in STATES}
+    return [
+        SegmentRow(
+            codec or "untagged", nbytes / 1000, count, state, **us[state],
+            turn=turns[state], of_hot=turns[state] / turns["hot"], copy=copy_us(nbytes),
+        )
+        for state in STATES
+    ]  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -288,15 +330,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[SegmentRow]]:
-    rows = []
+    results = []
     for codec in CODECS:
         for frames in SIZES:
-            for evicted in (False, True):
-                progress(f"{codec or 'untagged'}, {frames} frames")
-                rows.append(row(codec, frames, given, evicted))
+            progress(f"{codec or 'untagged'}, {frames} frames")
+            results += rows(codec, frames, given)
     settings = {"segments": given.segments, "rounds": given.rounds}
     return [
-        MeasurementReport("benchmarks.turn", "Turns in C, two ends in one process", columns(SegmentRow), rows, settings)
+        MeasurementReport(
+            "benchmarks.turn", "Turns in C, two ends in one process", columns(SegmentRow), results, settings
+        )
     ]
 
 

@@ -182,7 +182,8 @@ static void finish(const sn_step *step, int64_t end)
 
 static void settle(sn_step *step)
 {
-    const int64_t end = step->done < step->size ? step->done - step->done % SN_BLOCK : step->size;
+    const int64_t block = step->rounds ? 4 * sn_codec_block_words(step->codec) : SN_BLOCK;
+    const int64_t end = step->done < step->size ? step->done - step->done % block : step->size;
     if (end > step->ready && step->kind == SN_STEP_COMBINE)
         finish(step, end);
     step->ready = end;
@@ -281,7 +282,9 @@ static void round_next(sn_step *step, int64_t handed_over, const sn_flow *flow)
     if (handed_over != step->ready || step->ready >= there ||
         flow->send_buffer.end - flow->send.snd_nxt >= ROUND_AHEAD)
         return;
-    const int64_t end = smaller(there, step->ready + ROUND_AHEAD);
+    int64_t end = smaller(there, step->ready + ROUND_AHEAD);
+    if (end < step->size)
+        end -= end % (4 * sn_codec_block_words(step->codec));
     uint8_t *part = step->memory + step->ready;
     sn_roundtrip(step->codec, step->parameter, part, (size_t)(end - step->ready) / sizeof(float), part);
     step->ready = end;
@@ -310,14 +313,14 @@ static int64_t send_copied(sn_flow *flow, const uint8_t *data, int64_t size, uin
     return total;
 }
 
-/* Begins a block: the bytes from here on have its tag. */
+/* Begins a block: the bytes from here on have its tag, in a range of their own if the codec's blocks are long. */
 static int begin(sn_step *step)
 {
     sn_send_buffer *b = &step->queue->flow->send_buffer;
     step->first_position = zerocopy_bytes(step->queue);
-    if (sn_send_buffer_last_range(b)->tag == step->tag)
+    if (sn_send_buffer_last_range(b)->tag == step->tag && step->block == SN_BLOCK)
         return 0;
-    return sn_send_buffer_tag(b, b->end, step->tag, step->tos, step->words && b->floats);
+    return sn_send_buffer_tag(b, b->end, step->tag, step->tos, step->words && b->floats, step->block);
 }
 
 /* Hands the stream at most `count` bytes. Returns whether it took any. */
@@ -371,10 +374,13 @@ static bool send_step(sn_step *step, uint32_t *found)
 
 uint32_t sn_step_queue_send(sn_step_queue *q)
 {
+    sn_send_buffer *b = &q->flow->send_buffer;
     uint32_t found = 0;
     sn_step *step;
     while ((step = q->outgoing) != NULL && send_step(step, &found)) {
         step->mark = zerocopy_bytes(q);
+        if (step->block != SN_BLOCK && sn_send_buffer_tag(b, b->end, SN_PLAIN_TAG, 0, false, SN_BLOCK))
+            q->no_memory = true;
         q->outgoing = step->next;
         sn_engine_count_done(q->engine, step->op);
     }

@@ -43,6 +43,7 @@ struct sn_step {
     bool is_last;   /* SEND: no later step of the operation sends on this stream */
     uint8_t tos;    /* SEND: of the tag */
     bool words;     /* SEND: the tag selects an offload */
+    uint16_t block; /* SEND: bytes between two cuts of its range */
     uint32_t tag;   /* SEND: its number */
     int32_t operation;
     int32_t type;
@@ -83,11 +84,37 @@ struct sn_step_queue {
     struct sn_engine *engine;
 };
 
+/* The header that another rank is to send for an operation: the same bytes as this rank's. */
+typedef struct sn_header {
+    sn_engine_op *op;
+    const uint8_t *data;
+    int64_t size;
+    struct sn_header *next;
+} sn_header;
+
+/* The stream of messages from another rank. Headers that come before this rank's own request are kept in the port. A
+   message that is neither kept nor the header expected next makes the stream Python's (`in_python`), until Python has
+   read all of it. */
+typedef struct sn_header_queue {
+    const sn_flow *flow;
+    sn_port *port;
+    sn_step_queue *steps; /* which may read blocks once the header has matched */
+    struct sn_engine *engine;
+    sn_header *first; /* expected */
+    sn_header *last;
+    uint8_t start[2]; /* of every header, behind its length */
+    int64_t checked;  /* kept bytes that are whole headers */
+    bool in_python;
+} sn_header_queue;
+
 typedef struct sn_engine {
     sn_step_queue **receive_order;
     sn_step_queue **send_order;
+    sn_header_queue **headers;
     uint32_t queue_count;
+    uint32_t header_count;
     bool is_active; /* there are operations */
+    int64_t posted; /* number of the last collective */
     sn_engine_op *first_done;
     sn_engine_op *last_done;
     struct sn_engine *next; /* of the turn */
@@ -99,6 +126,9 @@ enum { SN_STREAM_UNREAD = 1, SN_STREAM_ENDED = 2 };
    open in both directions. */
 uint32_t sn_look_at_streams(const sn_flow *const *flows, uint32_t control, uint32_t count);
 
+/* Whether Python keeps received bytes of a stream. */
+bool sn_engine_has_unkept(const sn_engine *engine);
+
 /* Appends a step to its queue. */
 void sn_step_post(sn_step *step);
 
@@ -107,6 +137,21 @@ void sn_step_queue_clear(sn_step_queue *queue);
 
 /* Counts a step or a header of an operation as done. */
 void sn_engine_count_done(sn_engine *engine, sn_engine_op *op);
+
+/* Appends a header to those that are expected. */
+void sn_header_expect(sn_header_queue *queue, sn_header *header);
+
+/* Forgets the headers that are expected. */
+void sn_header_queue_clear(sn_header_queue *queue);
+
+/* Counts the first header that is expected as matched. */
+void sn_header_queue_match(sn_header_queue *queue);
+
+/* Compares received bytes with the headers that are expected. Returns how many were used: whole headers. */
+int64_t sn_header_queue_take(sn_header_queue *queue, const uint8_t *data, int64_t size);
+
+/* The same for the bytes that the port keeps, which are to be consumed; sets `in_python`. */
+int64_t sn_header_queue_receive(sn_header_queue *queue);
 
 /* The number of an operation whose steps are done and whose memory no stream reads any more, or 0. At most 1 MiB of an
    operation's memory is copied rather than wait for acknowledgements. */

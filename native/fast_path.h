@@ -67,7 +67,7 @@ typedef struct {
     uint32_t ts_echo;
     uint32_t tos;
     uint32_t tag;          /* number of the tag (send_buffer.h) */
-    uint32_t block_offset; /* offset of `start` from the start of its tagged range, modulo 64 */
+    uint32_t block_offset; /* offset of `start` from the start of its tagged range, modulo SN_LONGEST_BLOCK */
     const uint8_t *data;   /* the bytes from `start` on; valid until the next call of the stack */
 } sn_output;
 

@@ -141,7 +141,7 @@ static void fill_payload(const sn_send_buffer *buffer, sn_output *out)
     const sn_tag_range *range = sn_send_buffer_tag_range(buffer, out->start);
     out->tos = range->tos;
     out->tag = range->tag;
-    out->block_offset = range->words ? (uint32_t)((out->start - range->origin) % 64) : 0;
+    out->block_offset = range->words ? (uint32_t)((out->start - range->origin) % SN_LONGEST_BLOCK) : 0;
     out->data = sn_send_buffer_data(buffer, out->start);
 }
 

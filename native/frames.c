@@ -5,7 +5,7 @@
 #include "codecs.h"
 #include "headers.h"
 
-enum { CODING_BLOCK = 4 * SN_CODING_BLOCK_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
+enum { CODING_BLOCK = 4 * SN_CODING_BLOCK_WORDS, LONGEST_BLOCK = 4 * SN_LONGEST_BLOCK_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
 
 /* The header, zero in the fields that differ between frames, and the partial checksums of the rest. */
 typedef struct {
@@ -37,7 +37,7 @@ static int plan_is_legal(const sn_cut_plan *plan, const uint8_t *header)
     if (!header_is_legal(header, plan->header_length) || plan->max_frames == 0 || plan->max_payload == 0) return 0;
     if (plan->max_payload > IPV4_MAX - (plan->header_length - ETHERNET_HEADER)) return 0;
     if (plan->codec < 0) return plan->codec == -1;
-    if (plan->max_payload < SN_LEAST_MAX_PAYLOAD || plan->block_offset >= CODING_BLOCK) return 0;
+    if (plan->max_payload < SN_LEAST_MAX_PAYLOAD || plan->block_offset >= LONGEST_BLOCK) return 0;
     if (plan->codec == SN_RAW) return plan->parameter == 0;
     return plan->block_offset % 4 == 0 && sn_codec_valid(plan->codec, plan->parameter) &&
            sn_encoded_bound(plan->codec, plan->parameter,
@@ -78,8 +78,15 @@ static void write_header(uint8_t *frame, const template *t, const body *b, size_
     sn_store16(tcp + TCP_CHECKSUM, (uint16_t)~sn_fold(sum));
 }
 
-/* The longest run of bytes from `block_offset` on, at most `limit`, that ends at a cut. */
-static size_t cut(size_t limit, size_t block_offset) { return limit - (block_offset + limit) % CODING_BLOCK; }
+/* Bytes of the codec's blocks, or between two cuts. */
+static size_t block_of(const sn_cut_plan *plan) { return 4 * (size_t)sn_codec_block_words(plan->codec); }
+
+/* The longest run of bytes from `block_offset` on, at most `limit`, that ends at a cut between blocks. */
+static size_t cut(size_t limit, size_t block_offset, size_t block)
+{
+    const size_t behind = (block_offset + limit) % block;
+    return limit > behind ? limit - behind : 0;
+}
 
 static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *plan, size_t original, size_t encoded)
 {
@@ -95,7 +102,7 @@ static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *pla
 static size_t encode_part(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left, uint8_t *out,
                           size_t limit, size_t *original)
 {
-    size_t words = left / 4, tail = left & 3, consumed = 0, first = (CODING_BLOCK - block_offset) / 4;
+    size_t words = left / 4, tail = left & 3, consumed = 0, first = (block_of(plan) - block_offset) / 4;
     size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit, &consumed);
     if (consumed == words && length + tail > limit)
         length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit - tail, &consumed);
@@ -112,7 +119,7 @@ static size_t encode_part(const sn_cut_plan *plan, size_t block_offset, const ui
 static size_t encode_whole(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t count,
                            uint8_t *out)
 {
-    size_t words = count / 4, tail = count & 3, consumed = 0, first = (CODING_BLOCK - block_offset) / 4;
+    size_t words = count / 4, tail = count & 3, consumed = 0, first = (block_of(plan) - block_offset) / 4;
     if (words == 0) return 0;
     size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, 4 * words - 1, &consumed);
     if (consumed != words) return 0;
@@ -127,16 +134,28 @@ static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count,
     memcpy(out + 4 * words, data + 4 * words, count - 4 * words);
 }
 
+/* Copies a part of a block as it is. */
+static size_t copy_part(const uint8_t *data, size_t most, size_t limit, size_t block_offset, uint8_t *out)
+{
+    const size_t count = most <= limit ? most : cut(limit, block_offset, CODING_BLOCK);
+    memcpy(out, data, count);
+    return count;
+}
+
 /* Makes one payload with its header, of at most `max_payload` bytes. `more`: another frame can follow. */
 static body make_offloaded(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left,
                            uint8_t *out, int more)
 {
     size_t limit = plan->max_payload - SN_PAYLOAD_HEADER, original = 0, encoded = 0, most = left;
-    if (block_offset && left > CODING_BLOCK - block_offset && sn_codec_has_blocks(plan->codec))
-        most = CODING_BLOCK - block_offset; /* bfp's blocks are coding blocks, however often a range is cut */
-    size_t whole = most <= limit ? most : cut(limit, block_offset);
+    const size_t block = block_of(plan);
+    block_offset %= block;
+    if (block_offset && left > block - block_offset && sn_codec_has_blocks(plan->codec))
+        most = block - block_offset; /* blocks begin at the same places, however often a range is cut */
+    size_t whole = most <= limit ? most : cut(limit, block_offset, block);
     int flags = 0;
-    if (plan->codec != SN_RAW && !plan->raw) {
+    if (block > CODING_BLOCK && block_offset) {
+        whole = 0;
+    } else if (plan->codec != SN_RAW && !plan->raw) {
         if (most <= limit || plan->packet_mode) {
             original = whole;
             encoded = encode_whole(plan, block_offset, data, whole, out + SN_PAYLOAD_HEADER);
@@ -147,7 +166,10 @@ static body make_offloaded(const sn_cut_plan *plan, size_t block_offset, const u
     if (encoded == 0) {
         flags = SN_FLAG_RAW;
         original = encoded = whole;
-        copy_raw(plan, data, whole, out + SN_PAYLOAD_HEADER);
+        if (whole)
+            copy_raw(plan, data, whole, out + SN_PAYLOAD_HEADER);
+        else
+            original = encoded = copy_part(data, most, limit, block_offset, out + SN_PAYLOAD_HEADER);
     }
     size_t length = SN_PAYLOAD_HEADER + encoded;
     if (plan->equal_sizes && !plan->packet_mode && more && original < left && length < plan->max_payload) {
@@ -181,8 +203,7 @@ int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payloa
         if (capacity - used < overhead + need) break;
         uint8_t *frame = out + used + SN_HEADROOM;
         int more = index + 1 < plan->max_frames && capacity - used >= 2 * (overhead + plan->max_payload);
-        body b = offloaded ? make_offloaded(plan, (plan->block_offset + taken) % CODING_BLOCK, payload + taken, left,
-                                            frame + t.length, more)
+        body b = offloaded ? make_offloaded(plan, plan->block_offset + taken, payload + taken, left, frame + t.length, more)
                            : make_plain(plan, payload + taken, left, frame + t.length);
         uint8_t flags = b.original == left ? t.flags : t.flags & (uint8_t)~(TCP_PSH | TCP_FIN);
         write_header(frame, &t, &b, taken, index, flags);

@@ -24,7 +24,7 @@ typedef struct {
     int32_t codec;          /* codec of the payload header (0: all RAW); -1: no payload header */
     int32_t parameter;
     uint32_t packet_mode;   /* 1: cut to `max_payload`, then compress; 0: compress, then cut */
-    uint32_t block_offset;         /* offset of the payload from its range's start, modulo 64; whole words unless the codec is 0 */
+    uint32_t block_offset;         /* offset of the payload from its range's start, modulo 512; whole words unless the codec is 0 */
     uint32_t max_frames;
     uint32_t equal_sizes;   /* 1: without packet_mode, pad every offloaded frame but the last to `max_payload` (for UDP GSO) */
     uint32_t raw;           /* 1: encode nothing: every frame is RAW, its words as the codec decodes them */
@@ -42,8 +42,9 @@ typedef struct {
    (counted up from the header's), sequence numbers (in original bytes) and all checksums. `header` is that of the first
    frame; its PSH and FIN go on the frame that ends the payload only, so a cut that stops early (max_frames, capacity)
    sends neither. An empty payload makes one frame. Of a tagged range, each frame but the last ends at a multiple of 64
-   from the range's start. The RAW body of a lossy codec holds the words as decode(encode(x)), so the result does not
-   depend on how a stream was cut. `offsets`/`lengths` take `max_frames` entries. Returns 0, or -1 for an illegal plan
+   (or of the codec's blocks) from the range's start. The RAW body of a lossy codec holds the words as decode(encode(x)), so the result does not
+   depend on how a stream was cut. Of a codec whose blocks are longer than 64 bytes, the rest of a block
+   that was begun earlier, and a block that a frame cannot hold, are RAW and as they were. `offsets`/`lengths` take `max_frames` entries. Returns 0, or -1 for an illegal plan
    or a capacity too small for one frame. */
 int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payload, size_t length,
            uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result);

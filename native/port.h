@@ -45,8 +45,10 @@ typedef struct sn_port {
     int64_t codec;       /* as in an sn_cut_plan */
     int64_t parameter;
     bool in_table;
+    bool is_loopback; /* the flow is to this node itself */
     sn_flow *flow;
     struct sn_step_queue *steps; /* of collectives, which read the bytes instead of an application; NULL: none */
+    struct sn_header_queue *headers; /* of collectives, which reads the bytes then; NULL: none */
     sn_chunk *first; /* received bytes, in order */
     sn_chunk *last;
     struct sn_port *next_ready;

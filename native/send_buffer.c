@@ -52,14 +52,15 @@ static int64_t ranges_until(const sn_send_buffer *b, int64_t position)
     return low;
 }
 
-int sn_send_buffer_tag(sn_send_buffer *b, int64_t position, uint32_t tag, uint8_t tos, bool words)
+int sn_send_buffer_tag(sn_send_buffer *b, int64_t position, uint32_t tag, uint8_t tos, bool words,
+                       uint16_t block)
 {
     bool replaces = b->tags_count > 0 && tag_at(b, b->tags_count - 1)->start == position;
     if (!replaces && reserve_tag(b))
         return -1;
     b->tags_count += !replaces;
-    *tag_at(b, b->tags_count - 1) =
-        (sn_tag_range){.start = position, .origin = position, .tag = tag, .tos = tos, .words = words};
+    *tag_at(b, b->tags_count - 1) = (sn_tag_range){
+        .start = position, .origin = position, .tag = tag, .tos = tos, .words = words, .block = block};
     return 0;
 }
 
@@ -82,7 +83,7 @@ const sn_tag_range *sn_send_buffer_last_range(const sn_send_buffer *b)
 
 int64_t sn_tag_range_cut_before(const sn_tag_range *range, int64_t position, int64_t limit)
 {
-    return range->words ? larger(position, limit - (limit - range->origin) % SN_BLOCK) : limit;
+    return range->words ? larger(position, limit - (limit - range->origin) % range->block) : limit;
 }
 
 void sn_send_buffer_extent(const sn_send_buffer *b, int64_t position, bool flush, sn_extent *extent)
@@ -96,7 +97,7 @@ void sn_send_buffer_extent(const sn_send_buffer *b, int64_t position, bool flush
     } else if (end == b->end) {
         extent->closed = flush;
         if (!flush && range->words)
-            extent->end = larger(position, end - (end - range->origin) % (b->blocks ? SN_BLOCK : WORD));
+            extent->end = larger(position, end - (end - range->origin) % (b->blocks ? range->block : WORD));
     }
 }
 
@@ -116,7 +117,7 @@ int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)
 {
     int64_t next = ranges_until(b, position);
     const sn_tag_range *range = tag_at(b, next - 1);
-    if (!range->words || range->start == position || (position - range->origin) % SN_BLOCK == 0)
+    if (!range->words || range->start == position || (position - range->origin) % range->block == 0)
         return 0;
     if (reserve_tag(b))
         return -1;
@@ -131,7 +132,7 @@ int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)
 int64_t sn_send_buffer_segment_start(const sn_send_buffer *b, int64_t position)
 {
     const sn_tag_range *range = sn_send_buffer_tag_range(b, position);
-    return range->words ? larger(range->start, position - (position - range->origin) % SN_BLOCK) : position;
+    return range->words ? larger(range->start, position - (position - range->origin) % range->block) : position;
 }
 
 int64_t sn_send_buffer_zerocopy_len(const sn_send_buffer *b, int64_t size)
@@ -139,7 +140,7 @@ int64_t sn_send_buffer_zerocopy_len(const sn_send_buffer *b, int64_t size)
     const sn_tag_range *range = sn_send_buffer_tag_range(b, b->end);
     if (!range->words)
         return size;
-    return (b->end - range->origin) % SN_BLOCK ? 0 : size - size % SN_BLOCK;
+    return (b->end - range->origin) % range->block ? 0 : size - size % range->block;
 }
 
 int64_t sn_send_buffer_free(const sn_send_buffer *b)

@@ -6,8 +6,12 @@
 #include <stdint.h>
 /* all */
 
-/* Size of a coding block: tagged ranges are cut at multiples of it from the range's start. */
-enum { SN_BLOCK = 64 };
+/* Size of a coding block: tagged ranges are cut at multiples of it from the range's start, or at multiples of their
+   codec's blocks if these are longer, at most SN_LONGEST_BLOCK. */
+enum { SN_BLOCK = 64, SN_LONGEST_BLOCK = 512 };
+
+/* Number of the tag of plain bytes, the first that every stream has. */
+enum { SN_PLAIN_TAG = 0 };
 
 /* Tag of the bytes from `start` up to the next range. */
 typedef struct {
@@ -16,6 +20,7 @@ typedef struct {
     uint32_t tag;   /* Python's number of the tag */
     uint8_t tos;
     bool words; /* the tag selects an offload: the bytes are floats */
+    uint16_t block; /* bytes between two places where the range may be cut */
 } sn_tag_range;
 
 /* Bytes [start, end) of the stream in memory of their own. */
@@ -62,7 +67,8 @@ typedef struct {
 /* The functions that return int return 0, or -1 if there is no memory; then they have changed nothing. */
 
 /* Appends a tag range at `position`, in the place of one that begins there. */
-int sn_send_buffer_tag(sn_send_buffer *buffer, int64_t position, uint32_t tag, uint8_t tos, bool words);
+int sn_send_buffer_tag(sn_send_buffer *buffer, int64_t position, uint32_t tag, uint8_t tos, bool words,
+                       uint16_t block);
 const sn_tag_range *sn_send_buffer_tag_range(const sn_send_buffer *buffer, int64_t position);
 const sn_tag_range *sn_send_buffer_last_range(const sn_send_buffer *buffer);
 

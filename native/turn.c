@@ -62,7 +62,9 @@ static void dispatch(sn_turn *t)
 /* Lets flows send until none wants to, the link is full or one needs Python. */
 static void send(sn_turn *t, double now)
 {
-    while (t->first_ready) {
+    if (sn_turn_output_loopback(t, now))
+        return;
+    while (t->ready.first) {
         const int64_t space = t->emulated ? sn_emulated_tx_space(t->emulated, now) : LINK_SPACE;
         if (space <= 0) {
             t->link_full_at = now;
@@ -88,35 +90,33 @@ uint32_t sn_turn_step(sn_turn *t, double now)
         t->reasons |= SN_TURN_TIMERS;
     if (t->reasons & (SN_TURN_FRAMES | SN_TURN_RUNS | SN_TURN_TIMERS))
         return t->reasons;
+    t->has_looped = false;
     sn_turn_advance_engines(t);
     if (!(t->reasons & SN_TURN_ENGINE))
         send(t, now);
     return t->reasons;
 }
 
-static double clock_now(void)
+double sn_turn_clock(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)(now.tv_sec * INT64_C(1000000000) + now.tv_nsec) / 1e9;
 }
 
-/* Waits for events until `limit`; polls for them until `poll_until` without sleeping. Returns their number, or -errno. */
-static int wait_for_events(sn_turn *t, double limit, double poll_until)
+/* Waits for events until `limit`, first polling if `polls`. Returns their number, or -errno. */
+static int wait_for_events(sn_turn *t, double limit, bool polls)
 {
     int64_t wait = -1;
-    if (t->first_pulled)
+    if (t->first_pulled || t->has_looped || t->ready_loopback.first)
         wait = 0;
-    else if (poll_until > 0) {
-        const double stop = fmin(limit, poll_until);
-        do {
-            const int found = sn_epoll_wait(t->epoll, 0, t->fds, t->masks, SN_TURN_EVENTS_MOST);
-            if (found)
-                return found;
-        } while (clock_now() < stop);
+    else if (polls) {
+        const int found = sn_turn_poll(t, limit);
+        if (found)
+            return found;
     }
     if (wait && limit != INFINITY) {
-        const double seconds = limit - clock_now();
+        const double seconds = limit - sn_turn_clock();
         wait = seconds > 0 ? (int64_t)fmin(ceil(seconds * 1e9), 0x1p62) : 0;
     }
     return sn_epoll_wait(t->epoll, wait, t->fds, t->masks, SN_TURN_EVENTS_MOST);
@@ -124,17 +124,17 @@ static int wait_for_events(sn_turn *t, double limit, double poll_until)
 
 int64_t sn_turn_run(sn_turn *t, double until)
 {
-    double poll_until = 0;
+    bool polls = false;
     for (;;) {
         double limit = fmin(fmin(until, t->timers_at), sn_turn_next_timer(t));
         if (t->emulated)
             limit = fmin(limit, sn_emulated_next_time(t->emulated, INFINITY));
-        const int found = wait_for_events(t, limit, poll_until);
+        const int found = wait_for_events(t, limit, polls);
         if (found < 0)
             return found;
         t->event_count = (uint32_t)found;
-        const double now = clock_now();
-        poll_until = found && t->poll_s > 0 ? now + t->poll_s : 0;
+        const double now = sn_turn_clock();
+        polls = found && t->poll_s > 0;
         if (sn_turn_step(t, now))
             return t->reasons;
         if (now >= until)

@@ -29,7 +29,8 @@ enum {
     SN_TURN_UNTIL = 128, /* the time that was given has come */
     SN_TURN_CUT = 256,   /* a segment was cut for a link that only Python knows */
     SN_TURN_WIRE = 512,  /* the emulated link cannot pass frames to the kernel */
-    SN_TURN_ENGINE = 1024 /* a collective is complete, or Python has to go on with it */
+    SN_TURN_ENGINE = 1024, /* a collective is complete, or Python has to go on with it */
+    SN_TURN_LOOPED = 2048  /* the frames of the last segment, from `looped` on, are to this NIC and for Python */
 };
 
 /* Limit of the events of one wait. */
@@ -45,6 +46,8 @@ typedef struct {
     uint64_t nic_tx_offload_original_bytes;
     uint64_t nic_tx_offload_encoded_bytes;
     uint64_t nic_tx_offload_raw_frames;
+    uint64_t nic_loopback_frames;
+    uint64_t nic_loopback_wire_bytes;
     uint64_t nic_rx_segments;
     uint64_t nic_rx_bytes;
     uint64_t nic_rx_frames;
@@ -97,6 +100,12 @@ typedef struct {
     bool gso;
 } sn_turn_path;
 
+/* Ports whose flows may have something to send. */
+typedef struct {
+    sn_port *first;
+    sn_port *last;
+} sn_ready_list;
+
 /* Limit of the paths that are known at a time. */
 enum { SN_TURN_PATHS = 256 };
 
@@ -112,27 +121,28 @@ typedef struct {
     uint64_t *peer_macs;   /* MAC address that was heard from each of them last */
     uint32_t peer_count;
     sn_emulated_link *emulated; /* between the flows and the wire; NULL: none */
-    sn_turn_path paths[256];
     uint32_t path_count;
     int64_t path_epoch; /* changes with MAC addresses and endpoints of peers */
     double link_full_at;
     double timers_at;
     double poll_s; /* after a turn with events, the sockets are polled for this time before the process sleeps */
+    uint32_t polls_to_skip; /* waits without a poll that follow the last one */
+    uint32_t polls_skipped;
     bool wire_readable;
     bool cuts_only; /* frames are sent by Python, through a link */
     uint16_t identification;
     sn_turn_receive rx;
     sn_turn_transmit tx;
     uint32_t reasons;
-    int32_t fds[256]; /* events that are left */
-    uint32_t masks[256];
     uint32_t event_count;
     uint32_t run_count; /* of the batch received last */
     uint32_t next_run;  /* the first one not processed */
     uint32_t accepted;  /* frames of the last segment that the kernel has */
     sn_turn_counts counts;
-    sn_port *first_ready;
-    sn_port *last_ready;
+    uint32_t looped;
+    bool has_looped; /* something was received over loopback since the collectives were advanced */
+    sn_ready_list ready;
+    sn_ready_list ready_loopback;
     sn_port *first_pulled;
     sn_port *last_pulled;
     sn_port *first_noted;
@@ -147,6 +157,9 @@ typedef struct {
     uint32_t timer_count;
     uint32_t timers_size;
     sn_output output;
+    int32_t fds[256]; /* events that are left. Arrays come last: what every turn touches lies together */
+    uint32_t masks[256];
+    sn_turn_path paths[256];
 } sn_turn;
 
 /* Adds the port of a flow, or removes it. `add` returns -1 if there is no memory, `remove` whether the flow waited to send
@@ -157,6 +170,10 @@ uint32_t sn_turn_remove(sn_turn *turn, sn_port *port);
 /* Adds collectives, all of whose queues have ports of the turn, or removes them. */
 void sn_turn_add_engine(sn_turn *turn, sn_engine *engine);
 void sn_turn_remove_engine(sn_turn *turn, sn_engine *engine);
+
+/* Moves headers and blocks of collectives as far as that is possible now. Returns whether Python has to go on, for another
+   reason than complete operations. */
+bool sn_turn_move_engine(sn_turn *turn, sn_engine *engine);
 
 /* Has a port's bytes read, or its flow served, in the next call. */
 void sn_turn_pull(sn_turn *turn, sn_port *port);
@@ -172,19 +189,26 @@ void sn_turn_run_timers(sn_turn *turn, double now);
 double sn_turn_next_timer(const sn_turn *turn);
 
 /* Take the first port of a list that Python continues with; NULL: it is empty. */
-sn_port *sn_turn_take_ready(sn_turn *turn);
+sn_port *sn_turn_take_ready(sn_ready_list *list);
 sn_port *sn_turn_take_pulled(sn_turn *turn);
 sn_port *sn_turn_take_noted(sn_turn *turn);
 
 /* Processes the runs of a batch, `count` in all, from `first` on. Returns the index of the first one that is Python's. */
 uint32_t sn_turn_take_runs(sn_turn *turn, uint32_t first, uint32_t count, double now);
 
-/* Lets flows send by turns up to about `space` bytes of frames, or one segment if `cuts_only`. Returns the reason to
-   stop before that, or 0. */
+/* Lets flows to other nodes send by turns up to about `space` bytes of frames, or one segment if `cuts_only`. Returns the
+   reason to stop before that, or 0. */
 uint32_t sn_turn_output(sn_turn *turn, int64_t space, double now);
+
+/* Lets flows to the node itself send, and receives that at once. Returns as `sn_turn_output`. */
+uint32_t sn_turn_output_loopback(sn_turn *turn, double now);
 
 /* One turn at the time `now`, with the `event_count` events in `fds` and `masks`. Returns `reasons`. */
 uint32_t sn_turn_step(sn_turn *turn, double now);
+
+/* Looks for events for `poll_s`, at most until `limit`, without sleeping; not while all cores are taken. A poll that
+   finds nothing is followed by 1, 2, 4 to 64 waits without one. Returns as `sn_epoll_wait`, 0 for a wait without one. */
+int sn_turn_poll(sn_turn *turn, double limit);
 
 /* Waits for events and takes turns until there is a reason to return, at the latest at `until`; returns `reasons`, or
    -errno. Times are seconds of CLOCK_MONOTONIC. */

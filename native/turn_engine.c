@@ -23,9 +23,23 @@ static bool needs_python(const sn_step_queue *q)
     return q->no_memory || (sn_step_queue_python_step(q) && q->port->kept);
 }
 
-static void move(sn_turn *t, sn_engine *engine)
+/* Matches the headers that have arrived. Returns whether Python has to. */
+static bool match_headers(sn_turn *t, sn_engine *engine)
 {
-    bool moved;
+    bool left = false;
+    for (uint32_t i = 0; i < engine->header_count; i++) {
+        sn_header_queue *q = engine->headers[i];
+        if (q->port->kept && !q->in_python)
+            sn_turn_consume(t, q->port, sn_header_queue_receive(q));
+        left = left || (q->in_python && q->port->kept);
+    }
+    return left;
+}
+
+/* Returns whether Python has to go on, for another reason than complete operations. */
+static bool move_blocks(sn_turn *t, sn_engine *engine)
+{
+    bool moved, left = false;
     do { /* bytes of one stream may be what a step of another waits for */
         moved = false;
         for (uint32_t i = 0; i < engine->queue_count; i++) {
@@ -40,18 +54,37 @@ static void move(sn_turn *t, sn_engine *engine)
         const uint32_t found = q->outgoing ? sn_step_queue_send(q) : 0;
         if (found & SN_QUEUE_WAKE)
             sn_turn_wake_once(t, q->port);
-        if (found & SN_QUEUE_MEMORY || needs_python(q))
-            t->reasons |= SN_TURN_ENGINE;
+        left = left || found & SN_QUEUE_MEMORY || needs_python(q);
     }
-    if (sn_engine_has_completed(engine))
-        t->reasons |= SN_TURN_ENGINE;
+    return left;
+}
+
+/* Whether the turn has the ports of all streams: those that have ended are Python's. */
+static bool has_all_ports(const sn_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->header_count; i++)
+        if (!engine->headers[i]->port->in_table)
+            return false;
+    for (uint32_t i = 0; i < engine->queue_count; i++)
+        if (!engine->send_order[i]->port->in_table)
+            return false;
+    return true;
+}
+
+bool sn_turn_move_engine(sn_turn *t, sn_engine *engine)
+{
+    if (!has_all_ports(engine))
+        return true;
+    const bool left = match_headers(t, engine);
+    return (engine->is_active && move_blocks(t, engine)) || left;
 }
 
 void sn_turn_advance_engines(sn_turn *t)
 {
-    for (sn_engine *engine = t->engines; engine; engine = engine->next)
-        if (engine->is_active)
-            move(t, engine);
+    for (sn_engine *engine = t->engines; engine; engine = engine->next) {
+        if (sn_turn_move_engine(t, engine) || sn_engine_has_completed(engine))
+            t->reasons |= SN_TURN_ENGINE;
+    }
 }
 
 void sn_turn_add_engine(sn_turn *t, sn_engine *engine)

@@ -66,6 +66,7 @@ int sn_turn_add(sn_turn *t, sn_port *port, sn_flow *flow)
     if (grow_table(t) || grow_by_fd(t, (uint32_t)port->fd) || sn_turn_reserve_timer(t))
         return -1;
     port->flow = flow;
+    port->is_loopback = flow->connection.peer_ip == t->ip;
     port->tag = port->peer_codecs = port->path_epoch = -1;
     put(t->table, t->table_size, port);
     t->table_used++;
@@ -101,19 +102,25 @@ static void unlist_pulled(sn_turn *t, sn_port *port)
     }
 }
 
+static sn_ready_list *ready_list(sn_turn *t, const sn_port *port)
+{
+    return port->is_loopback ? &t->ready_loopback : &t->ready;
+}
+
 /* Removes a port from the list of those that wait to send. Returns whether it was there. */
 static bool unlist_ready(sn_turn *t, const sn_port *port)
 {
+    sn_ready_list *list = ready_list(t, port);
     sn_port *before = NULL;
-    for (sn_port *other = t->first_ready; other; before = other, other = other->next_ready) {
+    for (sn_port *other = list->first; other; before = other, other = other->next_ready) {
         if (other != port)
             continue;
         if (before)
             before->next_ready = other->next_ready;
         else
-            t->first_ready = other->next_ready;
-        if (t->last_ready == other)
-            t->last_ready = before;
+            list->first = other->next_ready;
+        if (list->last == other)
+            list->last = before;
         return true;
     }
     return false;
@@ -151,20 +158,21 @@ sn_port *sn_turn_find(const sn_turn *t, uint32_t peer_ip, uint32_t peer_port, ui
 
 void sn_turn_wake(sn_turn *t, sn_port *port)
 {
+    sn_ready_list *list = ready_list(t, port);
     port->flow->connection.queued = true;
     port->next_ready = NULL;
-    if (t->first_ready)
-        t->last_ready->next_ready = port;
+    if (list->first)
+        list->last->next_ready = port;
     else
-        t->first_ready = port;
-    t->last_ready = port;
+        list->first = port;
+    list->last = port;
 }
 
-sn_port *sn_turn_take_ready(sn_turn *t)
+sn_port *sn_turn_take_ready(sn_ready_list *list)
 {
-    sn_port *port = t->first_ready;
+    sn_port *port = list->first;
     if (port)
-        t->first_ready = port->next_ready;
+        list->first = port->next_ready;
     return port;
 }
 

@@ -141,6 +141,18 @@ static void deliver_to_steps(sn_turn *t, sn_port *port, const sn_run *run, sn_pl
     sn_turn_consume(t, port, taken);
 }
 
+/* Compares the payload of a run with the headers that are expected, and keeps what is left. */
+static void deliver_to_headers(sn_turn *t, sn_port *port, const sn_run *run, sn_place *place)
+{
+    const sn_payload_ref *payload = t->rx.payloads + run->first;
+    int64_t taken = 0;
+    if (port->first == NULL && !port->headers->in_python && !place->restored)
+        taken = sn_header_queue_take(port->headers, t->rx.data + payload->offset, payload->length);
+    if (taken < place->length)
+        keep(t, port, run, place, taken);
+    sn_turn_consume(t, port, taken);
+}
+
 /* Passes the payload of a run on. */
 static void deliver(sn_turn *t, sn_port *port, const sn_run *run, const sn_place *place)
 {
@@ -194,17 +206,18 @@ static void count_received(sn_turn *t, sn_port *port, const sn_run *run, uint32_
 /* Whether the payload of a run can be passed on from here. */
 static bool can_deliver(const sn_turn *t, const sn_port *port, const sn_run *run)
 {
-    if (port->steps == NULL && (port->offloaded || !port->output_open || (port->notes & SN_PORT_WRITE)))
+    const bool by_engine = port->steps || port->headers;
+    if (!by_engine && (port->offloaded || !port->output_open || (port->notes & SN_PORT_WRITE)))
         return false;
     if (port->flow->receive.unread != port->kept)
         return false; /* Python keeps bytes too */
     return !sn_turn_is_tagged(t, run->tos) || port->peer_codecs >= 0;
 }
 
-/* Processes a run. Returns false, and has changed nothing, if it is Python's. */
-static bool take_run(sn_turn *t, const sn_run *run, double now)
+/* Processes a run, which came by the wire or `is_looped`. Returns false, and has changed nothing, if it is Python's. */
+static bool take_run(sn_turn *t, const sn_run *run, bool is_looped, double now)
 {
-    if (run->kind != SN_KIND_TCP || run->dst != t->ip || run->src == t->ip)
+    if (run->kind != SN_KIND_TCP || run->dst != t->ip || (run->src == t->ip) != is_looped)
         return false;
     sn_port *port = sn_turn_find(t, run->src, run->sport, run->dport);
     if (port == NULL)
@@ -233,6 +246,8 @@ static bool take_run(sn_turn *t, const sn_run *run, double now)
         sn_turn_wake_once(t, port);
     if (left & SN_DELIVER && port->steps)
         deliver_to_steps(t, port, run, &place);
+    else if (left & SN_DELIVER && port->headers)
+        deliver_to_headers(t, port, run, &place);
     else if (left & SN_DELIVER)
         deliver(t, port, run, &place);
     return true;
@@ -240,9 +255,36 @@ static bool take_run(sn_turn *t, const sn_run *run, double now)
 
 uint32_t sn_turn_take_runs(sn_turn *t, uint32_t first, uint32_t count, double now)
 {
-    while (first < count && take_run(t, t->rx.runs + first, now))
+    while (first < count && take_run(t, t->rx.runs + first, false, now))
         first++;
     return first;
+}
+
+void sn_turn_loop_back(sn_turn *t, double now)
+{
+    sn_turn_receive *rx = &t->rx;
+    const sn_turn_transmit *tx = &t->tx;
+    uint8_t *data = rx->data;
+    const uint64_t size = rx->size;
+    const uint32_t frames = tx->result->frames;
+    rx->data = tx->data; /* runs are read where they were cut */
+    rx->size = tx->size;
+    const uint32_t count = sn_parse(rx->data, rx->size, tx->offsets, tx->lengths, frames, t->mac, t->offloads,
+                                    rx->payloads, rx->runs);
+    uint32_t taken = 0;
+    while (taken < count && take_run(t, rx->runs + taken, true, now))
+        taken++;
+    rx->data = data;
+    rx->size = size;
+    t->looped = taken < count ? rx->runs[taken].first : frames;
+    if (t->looped < frames)
+        t->reasons |= SN_TURN_LOOPED;
+    if (t->looped)
+        t->has_looped = true;
+    t->counts.nic_loopback_frames += frames;
+    t->counts.nic_loopback_wire_bytes += tx->result->frame_bytes;
+    t->counts.nic_rx_frames += t->looped;
+    t->counts.nic_rx_wire_bytes += sn_sum_lengths(tx->lengths, t->looped);
 }
 
 /* Whether each sender of the batch has the MAC address that it had before. */

@@ -12,8 +12,10 @@ enum {
     LEAST_TURN_BYTES = 16 << 10,
     TURN_BYTES = 128 << 10,
     OFFLOADED_BYTES = 1 << 20,
+    LOOPBACK_SEGMENT = 1 << 20,
+    LOOPBACK_TURN = 8 << 20, /* about as much as a busy wire brings in a turn */
     BROKEN = -1,
-    STOPS = SN_TURN_READY | SN_TURN_UNSENT | SN_TURN_CUT
+    STOPS = SN_TURN_READY | SN_TURN_UNSENT | SN_TURN_CUT | SN_TURN_LOOPED
 };
 
 /* The bytes that the frames of a segment may take (softnic/nic/segmenter.py). */
@@ -73,13 +75,15 @@ static bool emit(sn_turn *t, sn_port *port, double now)
     plan->parameter = offloaded ? (int32_t)port->parameter : 0;
     plan->raw = 0;
     plan->block_offset = out->block_offset;
-    plan->max_frames = out->frames < tx->frames ? (uint32_t)out->frames : tx->frames;
+    const uint32_t most = port->is_loopback && t->rx.frames < tx->frames ? t->rx.frames : tx->frames;
+    plan->max_frames = out->frames < most ? (uint32_t)out->frames : most;
     const uint64_t length = (uint64_t)(out->end - out->start), space = frame_space(t, length, offloaded);
     if (sn_cut(plan, header, out->data, length, tx->data, space < tx->size ? space : tx->size, tx->offsets,
                tx->lengths, tx->result))
         return false;
     count_sent(t, port, offloaded);
-    sn_turn_send_frames(t, port, now);
+    if (!port->is_loopback)
+        sn_turn_send_frames(t, port, now);
     return true;
 }
 
@@ -112,13 +116,15 @@ static int64_t transmit(sn_turn *t, sn_port *port, int64_t frames, double now)
         flow->connection.frames_sent += cut->frames;
         flow->connection.wire_bytes_sent += (int64_t)cut->frame_bytes;
     }
+    if (port->is_loopback)
+        sn_turn_loop_back(t, now);
     return (int64_t)cut->frame_bytes;
 }
 
 /* Lets the first flow of the list send. Returns the wire bytes, or BROKEN. */
-static int64_t serve(sn_turn *t, int64_t space, double now)
+static int64_t serve(sn_turn *t, sn_ready_list *list, int64_t space, double now)
 {
-    sn_port *port = t->first_ready;
+    sn_port *port = list->first;
     sn_connection *c = &port->flow->connection;
     if (port->next_ready && space > c->turn_bytes)
         space = c->turn_bytes;
@@ -130,7 +136,7 @@ static int64_t serve(sn_turn *t, int64_t space, double now)
     const bool again = sent && sn_flow_has_output(port->flow);
     if (again && c->turn_bytes >= LEAST_TURN_BYTES)
         return sent;
-    sn_turn_take_ready(t);
+    sn_turn_take_ready(list);
     if (again) {
         sn_turn_wake(t, port);
         c->turn_bytes = c->turn_bytes + TURN_BYTES > 0 ? c->turn_bytes + TURN_BYTES : 0;
@@ -144,12 +150,26 @@ static int64_t serve(sn_turn *t, int64_t space, double now)
 uint32_t sn_turn_output(sn_turn *t, int64_t space, double now)
 {
     t->reasons &= ~(uint32_t)STOPS;
-    while (t->first_ready && space > 0 && !(t->reasons & STOPS)) {
-        const int64_t sent = serve(t, space, now);
+    while (t->ready.first && space > 0 && !(t->reasons & STOPS)) {
+        const int64_t sent = serve(t, &t->ready, space, now);
         if (sent < 0)
             t->reasons |= SN_TURN_READY;
         else
             space -= sent;
+    }
+    return t->reasons & STOPS;
+}
+
+uint32_t sn_turn_output_loopback(sn_turn *t, double now)
+{
+    int64_t left = LOOPBACK_TURN;
+    t->reasons &= ~(uint32_t)STOPS;
+    while (t->ready_loopback.first && left > 0 && !(t->reasons & STOPS)) {
+        const int64_t sent = serve(t, &t->ready_loopback, LOOPBACK_SEGMENT, now);
+        if (sent < 0)
+            t->reasons |= SN_TURN_READY;
+        else
+            left -= sent;
     }
     return t->reasons & STOPS;
 }

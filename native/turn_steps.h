@@ -45,7 +45,13 @@ void sn_turn_advance_engines(sn_turn *turn);
 /* Passes on what an application did not take earlier. */
 void sn_turn_push(sn_turn *turn, sn_port *port);
 
+/* Receives and processes the frames of the latest cut, up to the first run that is Python's. */
+void sn_turn_loop_back(sn_turn *turn, double now);
+
 /* Receives and processes batches until the wire is empty, or one is Python's. */
 void sn_turn_receive_all(sn_turn *turn, double now);
+
+/* The time, in seconds of CLOCK_MONOTONIC. */
+double sn_turn_clock(void);
 
 #endif

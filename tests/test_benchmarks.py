@@ -22,7 +22,7 @@ PROGRAMS = (
     "crossover",
     "ddp",
     "errors",
-    "fastpath",
+    "fsdp2",
     "link",
     "nic",
     "path",
@@ -32,6 +32,8 @@ PROGRAMS = (
     "strangers",
     "tap",
     "tcp",
+    "training_data",
+    "turn",
 )
 
 
@@ -103,6 +105,18 @@ def test_the_table_of_errors_is_made(tmp_path: Path) -> None:
         assert row["codec"] != "bounded:8" or row["max_error"] <= row["ranks"] * 2**-8
 
 
+def test_the_table_of_sums_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run(
+        *("benchmarks.sums", "--ranks", "2", "--ranks", "8", "--count", "4096", "--codec", "rht:4"),
+        *("--data", "laplace", "--markdown", "--json", str(file)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" | ")[:2] for line in done.stdout.splitlines()[2:]] == [["| rht:4", "2"], ["| rht:4", "8"]]
+    rows = json.loads(file.read_text())["results"]
+    assert {row["algorithm"] for row in rows if row["ranks"] == 8 and row["chosen"]} == {"wa", "direct"}
+
+
 @pytest.mark.slow
 def test_the_table_of_sizes_is_made(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
@@ -127,11 +141,15 @@ def test_the_codec_benchmark_runs() -> None:
 
 def test_the_benchmark_of_turns_runs_hot_and_cold(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    done = run("benchmarks.fastpath", "--turns", "20", "--rounds", "1", "--count", "0", "--json", str(file))
+    done = run("benchmarks.turn", "--segments", "20", "--rounds", "1", "--json", str(file))
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["results"]
-    assert {row["state"] for row in rows} == {"hot", "slept", "evicted"}
-    assert all(row["turn"] > 0 and row["send_data"] > 0 for row in rows)
+    assert {row["caches"] for row in rows} == {"hot", "slept", "evicted"}
+    assert {row["codec"] for row in rows} == {"untagged", "bounded:10"}
+    for row in rows:
+        parts = [row[name] for name in ("send_data", "take_data", "send_ack", "take_ack")]
+        assert min(parts) > 0
+        assert row["turn"] == pytest.approx(sum(parts))
 
 
 @pytest.mark.slow

@@ -39,6 +39,9 @@ class EngineTurns(Protocol):
     def add_engine(self, engine: Any, streams: Sequence[Stream]) -> bool:
         """Take an `sn_engine` over these streams; return whether turns in C can run it."""
 
+    def move_engine(self, engine: Any) -> bool:
+        """Do what C can do now for an engine that was taken; return whether Python has to go on."""
+
     def remove_engine(self, engine: Any) -> None: ...
 
 
@@ -95,6 +98,8 @@ class OffloadedCollectives:
         self._by_stream: dict[Stream, OffloadedCommunicator] = {}
         self._touched: set[OffloadedCommunicator] = set()
         """Communicators with an event to handle."""
+        self._advanced: list[OffloadedCommunicator] = []
+        """Communicators with possible replies."""
         self._local_fault_until = 0.0
         self.turn: EngineTurns | None = None
         """Runs engines between Python's turns."""
@@ -136,7 +141,9 @@ class OffloadedCollectives:
             stream.offloaded = True
             self._by_stream[stream] = communicator
         self._by_fd[fd] = communicator
-        communicator.in_turn = self.turn is not None and self.turn.add_engine(engine.steps.c, own)
+        if self.turn is not None and self.turn.add_engine(engine.steps.c, own):
+            communicator.in_turn = True
+            engine.steps.move_in_c = self.turn.move_engine
         self._poller.register(fd, _EDGES)
         self._touched.add(communicator)
         self.counters.communicators += 1
@@ -184,11 +191,20 @@ class OffloadedCollectives:
         except Exception:
             log.exception("internal error of a collective engine")
             engine.fail(now, engine.rank, f"internal error in the NIC of rank {engine.rank}: its log has details")
-        self._report(communicator)
-        if not communicator.is_open:
-            self._end(communicator, now)
-        elif communicator.can_read:
-            self._touched.add(communicator)
+        self._advanced.append(communicator)
+
+    def report(self, now: float) -> None:
+        """Send replies, and end what applications have closed: last in a turn, since what wakes an application may take
+        the processor from this one."""
+        advanced, self._advanced = self._advanced, []
+        for communicator in advanced:
+            if self._by_fd.get(communicator.fd) is not communicator:
+                continue
+            self._report(communicator)
+            if not communicator.is_open:
+                self._end(communicator, now)
+            elif communicator.can_read:
+                self._touched.add(communicator)
 
     # The work queue
 

@@ -264,7 +264,7 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--patience", metavar="TIME", dest="peer_timeout", help=argparse.SUPPRESS)
     text = "end this NIC if its event loop hangs for this time; off: never (the peer timeout)"
     flags.add_argument("--watchdog", metavar="TIME", help=text)
-    text = "poll for this time after each turn before sleeping: quicker answers, if a core is to spare (off)"
+    text = "poll for this time after each turn before sleeping, while a core is free: quicker answers (off)"
     flags.add_argument("--poll", metavar="TIME", help=text)
     text = "seed of all random numbers, for tests: others can predict them (the system's generator)"
     flags.add_argument("--seed", type=int, help=text)

@@ -112,9 +112,11 @@ class Daemon(Pump):
         if fast is not None:
             fast.output(now)
         node.send(now)
+        if offloaded:
+            offloaded.report(now)
         if fast is not None:
             fast.take_over()
-        if streams.has_work or offloaded.has_work:
+        if streams.has_work or offloaded.has_work or (fast is not None and fast.has_work):
             return AT_ONCE
         timers = None if fast is None else fast.next_timer()
         times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None, timers)

@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from softnic._native import ffi, lib
-from softnic.link.base import UdpPath
 from softnic.link.emulation import EmulatedLink
 from softnic.link.udp import VxlanLink
-from softnic.nic.flows import agreed, attach
 from softnic.nic.node import Node
-from softnic.nic.offload import PLAIN
 from softnic.nic.segmenter import Segmenter
 from softnic.tcp.connection import Connection, Readable
 from softnic.tcp.flow import Flow
 from softnic.tcp.state import State
 from softnicd.event_log import EventLog
+from softnicd.port_paths import PortPaths
 from softnicd.selector import AT_ONCE
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Stream
@@ -34,6 +32,7 @@ from softnicd.streams import Stream
 _OUT_BYTES = 4 << 20
 """For the frames of a segment: more than any has."""
 _PYTHON_TURN = lib.SN_TURN_TIMERS | lib.SN_TURN_FRAMES | lib.SN_TURN_RUNS | lib.SN_TURN_READY | lib.SN_TURN_ENGINE
+_PYTHON_TURN |= lib.SN_TURN_LOOPED
 """Reasons for which Python continues the turn."""
 _ZERO = ffi.new("sn_turn_counts *")
 _FIELDS = [name for name, _ in ffi.typeof("sn_turn_counts").fields]
@@ -79,6 +78,8 @@ class FastTurn:
         self._nic.take_runs = self.take_runs
         scheduler = self._host.tcp.scheduler
         scheduler.take_timer, scheduler.run_others = self._take_timer, self._run_timers
+        self._paths = PortPaths(turn, node, wire, streams.table, streams.now, self._direct)
+        self._ready, self._loopback = ffi.addressof(turn, "ready"), ffi.addressof(turn, "ready_loopback")
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
         streams.table.ports = self
@@ -87,11 +88,9 @@ class FastTurn:
     # The ports
 
     def add(self, stream: Stream) -> None:
-        """Take over a stream that has a connection, unless it is to this node itself or there is no memory."""
-        connection = stream.connection
-        assert connection is not None
-        if connection.peer[0] != self._nic.ip:
-            lib.sn_turn_add(self.c, stream.c, connection.c)
+        """Take over a stream that has a connection, unless there is no memory."""
+        assert stream.connection is not None
+        lib.sn_turn_add(self.c, stream.c, stream.connection.c)
 
     def remove(self, stream: Stream) -> None:
         """Give a stream back."""
@@ -109,6 +108,10 @@ class FastTurn:
             return False
         lib.sn_turn_add_engine(self.c, engine)
         return True
+
+    def move_engine(self, engine: Any) -> bool:
+        """Move the blocks of collectives in C. Return whether Python has to go on."""
+        return bool(lib.sn_turn_move_engine(self.c, engine))
 
     def remove_engine(self, engine: Any) -> None:
         """Give the blocks of collectives back."""
@@ -166,9 +169,7 @@ class FastTurn:
     def _set_path(self) -> None:
         """Tell C what Python knows of the way of frames."""
         turn = self.c
-        epoch = self._host.address_changes + self._wire.path_changes
-        if epoch != turn.path_epoch:
-            turn.path_epoch, turn.path_count = epoch, 0
+        self._paths.update()
         turn.link_full_at = self._host.tcp.link_full_at
         turn.identification = self._nic.identification
 
@@ -203,7 +204,9 @@ class FastTurn:
             self._wire.has_batch = True
         if reasons & lib.SN_TURN_RUNS:
             self._nic.resume(self._wire.received.frames(turn.rx.found.frames), turn.run_count, turn.next_run)
-            self._prepare_receiver(turn.rx.runs[turn.next_run])
+            self._paths.prepare_receiver(turn.rx.runs[turn.next_run])
+        if reasons & lib.SN_TURN_LOOPED:
+            self._loop_back()
         if self._handle_notes() or reasons & _PYTHON_TURN:
             return AT_ONCE
         times = (self._node.next_time(), turn.timers_at)
@@ -213,6 +216,10 @@ class FastTurn:
         stream = self._streams.table.streams[port.number]
         assert stream.connection is not None
         return stream, stream.connection
+
+    def _loop_back(self) -> None:
+        """Have the NIC receive what C could not of the last segment to this node itself."""
+        self._nic.loop_back(self._segmenter.copy(0).select(slice(self.c.looped, None)))
 
     def _send_rest(self) -> None:
         """Send what the kernel did not accept of the last segment as the link does: it waits, or is dropped."""
@@ -229,51 +236,6 @@ class FastTurn:
                 if macs[peer] == mac:
                     macs[peer] = 0
             macs[source.peer] = mac
-
-    def _prepare_receiver(self, run: Any) -> None:
-        """Prepare the flow of a run, if it has an established stream and is not prepared."""
-        connection = self._host.tcp.lookup((run.src, run.sport, run.dport))
-        stream = None if connection is None else self._streams.table.by_connection.get(connection)
-        if stream is not None and connection is not None and stream.c.path_epoch < 0:
-            self._prepare(stream, connection)
-
-    def _prepare(self, stream: Stream, connection: Connection) -> None:
-        """Look up the path of an established flow, and the codec of the tag that it sends next, for the next turns."""
-        if not connection.established:
-            return
-        port, nic, now = stream.c, self._nic, self._streams.now()
-        resolved = self._host.resolve(connection.peer[0], now)
-        if resolved is None:
-            return
-        if self._direct:
-            path = self._wire.direct_path(resolved[0])
-            if path is None:
-                return
-            _, port.peer_address, port.peer_port, _, port.gso = path
-            self._note_path(int.from_bytes(resolved[0]), path)
-        port.destination, port.path_until = int.from_bytes(resolved[0]), resolved[1]
-        port.path_epoch = self.c.path_epoch
-        codecs = agreed(connection, nic.codecs)
-        port.peer_codecs = -1 if codecs is None else codecs
-        buffer = connection.snd.buffer
-        port.tag = number = lib.sn_send_buffer_tag_range(buffer.c, connection.snd.snd_nxt).tag
-        tag = buffer.tag_numbered(number)
-        choice, adaptive = PLAIN, None
-        if nic.offloads.selects(tag.tos):
-            choice, adaptive = nic.choose_codec(tag.tos, tag.codec, codecs, connection.nic or attach(connection))
-        port.codec, port.parameter = choice.number, choice.parameter
-        if adaptive is not None:
-            port.tag = -1  # Python measures it
-
-    def _note_path(self, destination: int, path: UdpPath) -> None:
-        """Tell the emulated link's C where frames to a MAC address go."""
-        turn = self.c
-        known = any(turn.paths[index].destination == destination for index in range(turn.path_count))
-        if not known and turn.path_count < lib.SN_TURN_PATHS:
-            new = turn.paths[turn.path_count]
-            new.destination = destination
-            _, new.address, new.port, _, new.gso = path
-            turn.path_count += 1
 
     def _handle_notes(self) -> bool:
         """Do what ports need of Python. Return whether it has to take a turn."""
@@ -323,32 +285,49 @@ class FastTurn:
 
     def output(self, now: float) -> None:
         """Have C send what flows have to send, as far as it can; the rest is left to `Node.send`."""
-        turn, scheduler = self.c, self._host.tcp.scheduler
-        if self._node.is_captured or (self._direct and self._wire.is_waiting):
-            self._return_ready()
+        turn = self.c
+        if self._node.is_captured:
+            self._return_ready(self._loopback)
+            self._return_ready(self._ready)
             return
         self._take_ready()
-        prepared = ffi.NULL
-        while turn.first_ready != ffi.NULL and (space := self._node.link.tx_space(now)) > 0:
-            reasons = lib.sn_turn_output(turn, space, now)
+        turn.has_looped = False
+        self._serve(self._loopback, lambda: bool(lib.sn_turn_output_loopback(turn, now)), now)
+        if not (self._direct and self._wire.is_waiting):
+            self._serve(self._ready, lambda: self._output_to_link(now), now)
+        self._nic.identification = turn.identification
+        self._return_ready(self._ready)
+        self._handle_notes()
+
+    def _output_to_link(self, now: float) -> bool:
+        """Let flows send as much as the link has space for. Return whether it had any."""
+        space = self._node.link.tx_space(now)
+        if space > 0:
+            lib.sn_turn_output(self.c, space, now)
+        return space > 0
+
+    def _serve(self, ready: Any, output: Callable[[], bool], now: float) -> None:
+        """Call `output` for the flows of an `sn_ready_list` until it returns that there is no more to be done now."""
+        turn, prepared = self.c, ffi.NULL
+        while ready.first != ffi.NULL and output():
+            reasons = turn.reasons
             if reasons & lib.SN_TURN_CUT:
                 self._node.link.send(self._segmenter.copy(0), now)
-            if turn.reasons & lib.SN_TURN_WIRE and self._emulated is not None:
+            if reasons & lib.SN_TURN_WIRE and self._emulated is not None:
                 self._emulated.release_burst(now)
+            if reasons & lib.SN_TURN_LOOPED:
+                self._loop_back()
             if reasons & lib.SN_TURN_UNSENT:
                 self._send_rest()
                 break
             if reasons & lib.SN_TURN_READY:
-                port = turn.first_ready
+                port = ready.first
                 stream, connection = self._stream(port)
                 if port == prepared:
-                    scheduler.adopt(self._stream(lib.sn_turn_take_ready(turn))[1])
+                    self._host.tcp.scheduler.adopt(self._stream(lib.sn_turn_take_ready(ready))[1])
                 else:
-                    self._prepare(stream, connection)
+                    self._paths.prepare(stream, connection)
                     prepared = port
-        self._nic.identification = turn.identification
-        self._return_ready()
-        self._handle_notes()
 
     def _take_ready(self) -> None:
         """Have C serve the flows that wait to send, where it has their ports."""
@@ -361,10 +340,15 @@ class FastTurn:
                 scheduler.adopt(flow)
         self._set_path()
 
-    def _return_ready(self) -> None:
-        """Leave the flows that wait to send to Python."""
-        while (port := lib.sn_turn_take_ready(self.c)) != ffi.NULL:
+    def _return_ready(self, ready: Any) -> None:
+        """Leave the flows of an `sn_ready_list` to Python."""
+        while (port := lib.sn_turn_take_ready(ready)) != ffi.NULL:
             self._host.tcp.scheduler.adopt(self._stream(port)[1])
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something to do at once: loopback is received amid sending."""
+        return bool(self.c.has_looped or self._loopback.first)
 
     def give_back(self) -> None:
         """Have Python read the streams that C was about to read."""
@@ -381,7 +365,7 @@ class FastTurn:
                 stream.keep_received()
         pulling = self._streams.pulling
         ours = [stream for stream in pulling if stream.in_table]
-        if self._host.wants_output():
+        if self._host.wants_output() or self._host.wants_output_loopback():
             self._take_ready()  # the link is full
         if len(ours) < len(pulling) or self._host.events:
             return

@@ -38,6 +38,8 @@ class AllreduceSettings:
     calls: tuple[str, ...] = (BLOCKING,)
     """BLOCKING, NONBLOCKING."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
+    poll: str | None = None
+    """For how long NICs poll before they sleep; None: not at all."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
     options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
     progress("nothing yet: ranks start")
     with (
-        Cluster(nodes=settings.nodes, **settings.link) as cluster,  # type: ignore[arg-type]
+        Cluster(nodes=settings.nodes, poll=settings.poll, **settings.link) as cluster,  # type: ignore[arg-type]
         rank_processes(cluster.spawn, settings.nodes, RANK, *options) as ranks,
     ):
         for number in range(-1, settings.rounds):
@@ -159,7 +161,7 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
 
 def _title(settings: AllreduceSettings) -> str:
     what = f"All-reduce of {settings.megabytes:g} MB a rank, {settings.nodes} ranks"
-    return f"{what}; links: {links(settings.link)}. Medians of {settings.rounds} calls"
+    return f"{what}; links: {links(settings.link, settings.poll)}. Medians of {settings.rounds} calls"
 
 
 def _notes(settings: AllreduceSettings) -> list[str]:

@@ -33,6 +33,8 @@ class LatencySettings:
     """Round trips of each kind."""
     rounds: int = 10
     link: Mapping[str, str] = field(default_factory=dict)
+    poll: str | None = None
+    """For how long NICs poll before they sleep; None: not at all."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> M
     """Raises MeasurementError, ClusterError."""
     taken: dict[str, list[list[float]]] = {}
     cpu_s: dict[str, float] = {}
-    with Cluster(nodes=2, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+    with Cluster(nodes=2, poll=settings.poll, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: programs start")
         chains = {name: stack.enter_context(chain) for name, chain in _chains(cluster, settings).items()}
         each = -(-settings.count // settings.rounds)
@@ -76,7 +78,7 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> M
     return MeasurementReport(
         "latency",
         f"Round trips of {settings.size} bytes, one at a time, {each * settings.rounds} of each; "
-        f"links: {links(settings.link)}. Microseconds",
+        f"links: {links(settings.link, settings.poll)}. Microseconds",
         columns(LatencyRow),
         rows,
         {
@@ -84,6 +86,7 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> M
             "count": each * settings.rounds,
             "rounds": settings.rounds,
             "link": dict(settings.link),
+            "poll": settings.poll,
         },
         [
             "Two trivial relays: the same four processes over the same kinds of sockets; the two in the middle only "

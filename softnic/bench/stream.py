@@ -39,6 +39,8 @@ class StreamSettings:
     """Whether frames are encrypted."""
     congestion: str = ""
     """Congestion control algorithm of the streams; empty: the default of the NICs."""
+    poll: str | None = None
+    """For how long NICs poll before they sleep; None: not at all."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Me
     with Cluster(nodes=2, key=settings.key) as cluster:  # a cluster that has not had busy streams
         progress("memory of idle streams")
         idle = _idle_bytes(cluster, settings.idle_streams)
-    with Cluster(nodes=2, key=settings.key, **settings.link) as cluster:  # type: ignore[arg-type]
+    with Cluster(nodes=2, key=settings.key, poll=settings.poll, **settings.link) as cluster:  # type: ignore[arg-type]
         cases = _cases(cluster, settings)
         for number in range(settings.rounds):
             for name, case in cases.items():
@@ -226,7 +228,7 @@ def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idl
 
 def _title(settings: StreamSettings) -> str:
     encrypted = ", encrypted" if settings.key else ""
-    what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link)}"
+    what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link, settings.poll)}"
     return f"{what}. Medians of {settings.rounds} x {settings.megabytes} MB"
 
 

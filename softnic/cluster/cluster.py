@@ -60,6 +60,8 @@ class Cluster:
         Seed of all randomness; node r gets seed + r.
     key : bool
         Encrypt all frames with a key that is made for this cluster.
+    poll : str, optional
+        For how long each NIC polls before it sleeps ("20us"). None: not at all.
 
     Attributes
     ----------
@@ -95,12 +97,13 @@ class Cluster:
         mtu: int | None = None,
         seed: int | None = None,
         key: bool = False,
+        poll: str | None = None,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
         link = dict(rate=rate, delay=delay, jitter=jitter, limit=limit)
         link.update(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt)
-        flags = nic_flags(mode=mode, mtu=mtu, codec=codec, **link)
+        flags = nic_flags(mode=mode, mtu=mtu, codec=codec, poll=poll, **link)
         self.nodes = nodes
         self._seed = seed
         self._store_port = _free_tcp_port()

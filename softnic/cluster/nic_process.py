@@ -52,9 +52,14 @@ def node_ip(node: int) -> str:
 
 
 def nic_flags(
-    *, mode: Mode = "fill", mtu: int | None = None, codec: str | None = None, **link: str | None
+    *,
+    mode: Mode = "fill",
+    mtu: int | None = None,
+    codec: str | None = None,
+    poll: str | None = None,
+    **link: str | None,
 ) -> list[str]:
-    """Return the flags of softnicd for parameters of Cluster. Raises ValueError for an invalid link property."""
+    """Return the flags of softnicd for parameters of Cluster. Raises ValueError for an invalid one."""
     flags = ["--mode", mode]
     for name, text in link.items():
         if text is not None:
@@ -64,6 +69,9 @@ def nic_flags(
         flags += ["--mtu", str(mtu)]
     if codec is not None:
         flags += ["--offload", f"0x28={codec}"]
+    if poll is not None:
+        units.time_s(poll)
+        flags += ["--poll", poll]
     return flags
 
 

@@ -53,9 +53,8 @@ class CollectiveOp(EngineOp):
         if request.collective in _REDUCING:
             self._reduction = reduction(request.op, dtype, size)
         ends = list(accumulate(count * dtype.itemsize for count in request.counts))
-        compressed = self._codec is not None
         self._blocks = [
-            Block(end - count * dtype.itemsize, count * dtype.itemsize, compressed)
+            Block(end - count * dtype.itemsize, count * dtype.itemsize, self._codec)
             for end, count in zip(ends, request.counts, strict=True)
         ]
         received = {step.block for step in self.steps if isinstance(step, RecvBlock)} if self._sends_results else ()

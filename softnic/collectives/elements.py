@@ -19,7 +19,7 @@ __all__ = ["BFLOAT16", "carried", "convert", "kind_of", "name_of", "named"]
 Array = npt.NDArray[Any]
 _KINDS = "biufc"
 _FLOAT32: np.dtype[Any] = np.dtype(np.float32)
-_AS_SHORT = {"bfp": 15, "truncate": 16}
+_AS_SHORT = {"bfp": 15, "truncate": 16, "exact": 16}
 """By codec, the smallest parameter at which its words are no shorter than 16 bits."""
 
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 
 from softnic.collectives.collective_op import CollectiveOp
 from softnic.collectives.framing import MAX_TEXT
+from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.message_op import MessageOp
-from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMessageReader, pack
+from softnic.collectives.messages import CollectiveHeader, EngineAbort, pack
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.step_engine import StepEngine
 from softnic.collectives.steps import EngineOp
@@ -48,19 +49,15 @@ class EngineError(Exception):
 class EnginePeer:
     """Another rank: its control stream, and the queues to it. `queues` begins with that of collectives."""
 
-    def __init__(self, rank: int, control: PeerStream, queues: tuple[PeerQueue, ...]) -> None:
+    def __init__(self, rank: int, control: PeerStream, headers: HeaderQueue, queues: tuple[PeerQueue, ...]) -> None:
         self.rank = rank
         self.control = control
+        self.headers = headers
         self.data = queues[0]
         self.queues = queues
         self.streams = (control, *(queue.stream for queue in queues))
-        self.reader = EngineMessageReader()
         self.unsent = b""
         """Messages that the control stream had no space for."""
-        self.headers: deque[CollectiveHeader] = deque()
-        """Headers that arrived before this rank's own request."""
-        self.awaiting_header: deque[CollectiveOp] = deque()
-        """Operations whose header has not come from this rank, in order."""
         self.left = False
         """It sends no more messages; everything it took part in is complete there."""
         self.grace_until: float | None = None
@@ -117,6 +114,7 @@ class CollectiveEngine:
             other: EnginePeer(
                 other,
                 control[other],
+                self.steps.headers(control[other], self._queues[other]),
                 (self._queues[other], *(self.steps.queue(other, stream) for stream in messages.get(other, ()))),
             )
             for other in others
@@ -124,7 +122,8 @@ class CollectiveEngine:
         self._all_peers = tuple(self._peers.values())
         send_order = [queue for peer in self._all_peers for queue in peer.queues]
         # As `direct` combines what comes from them: successive receives of a block are handled in one pass.
-        self.steps.set_order([queue for peer in self._all_peers[::-1] for queue in peer.queues], send_order)
+        receive_order = [queue for peer in self._all_peers[::-1] for queue in peer.queues]
+        self.steps.set_order([peer.headers for peer in self._all_peers], receive_order, send_order)
         controls = [peer.control for peer in self._all_peers]
         data_streams = [queue.stream for queue in send_order]
         self._look: Look = controls[0].watch(controls, data_streams) if controls else _nothing
@@ -161,15 +160,16 @@ class CollectiveEngine:
         if request.number != self._posted + 1:
             raise ValueError(f"request {request.number} was posted after request {self._posted}")
         op = CollectiveOp(request, self.rank, self.size, source, result)
-        self._posted = request.number
+        self._posted = self.steps.c.posted = request.number
         self.steps.add(op)
         message = pack(op.header) if op.peers else b""
         op.start(self._queues)
         self.steps.count_done(op)
         self._has_messages = True
-        for rank in op.peers:
+        headers = op.expected_headers(message, len(op.peers))
+        for index, rank in enumerate(op.peers):
             peer = self._peers[rank]
-            peer.awaiting_header.append(op)
+            peer.headers.expect(headers + index)
             peer.send(message)
 
     def stage(self, part: StagedPart) -> None:
@@ -235,28 +235,25 @@ class CollectiveEngine:
     def _exchange_messages(self) -> None:
         self._has_messages = False
         for peer in self._all_peers:
-            if peer.headers or peer.unsent or peer.control.unread:
+            if peer.headers.early or peer.unsent or peer.control.unread:
                 self._read_messages(peer)
-                if peer.headers or peer.unsent:
+                if peer.headers.early or peer.unsent:
                     self._has_messages = True
 
     def _read_messages(self, peer: EnginePeer) -> None:
-        control = peer.control
+        headers = peer.headers
         peer.flush()
-        while control.received:
-            view = control.received[0]
-            try:
-                for message in peer.reader.feed(view):
-                    if isinstance(message, EngineAbort):
-                        raise self._reported(message)
-                    peer.headers.append(message)
-            except ValueError as error:
-                raise EngineError(peer.rank, f"rank {peer.rank} sent what is not a message: {error}") from None
-            control.consume(len(view))
-            if len(peer.headers) > 2 * MAX_WORK_REQUESTS:
-                raise EngineError(peer.rank, f"rank {peer.rank} is more than {MAX_WORK_REQUESTS} requests ahead")
-        if peer.headers:
-            self._match_headers(peer)
+        try:
+            for message in headers.receive():
+                if isinstance(message, EngineAbort):
+                    raise self._reported(message)
+                headers.early.append(message)
+        except ValueError as error:
+            raise EngineError(peer.rank, f"rank {peer.rank} sent what is not a message: {error}") from None
+        if len(headers.early) > 2 * MAX_WORK_REQUESTS:
+            raise EngineError(peer.rank, f"rank {peer.rank} is more than {MAX_WORK_REQUESTS} requests ahead")
+        self._match_headers(peer)
+        headers.settle()
 
     def _reported(self, abort: EngineAbort) -> EngineError:
         if abort.rank == self.rank and self.local_fault:
@@ -264,14 +261,14 @@ class CollectiveEngine:
         return EngineError(abort.rank if 0 <= abort.rank < self.size else -1, abort.text)
 
     def _match_headers(self, peer: EnginePeer) -> None:
-        """Compare a peer's operations with this rank's."""
-        while peer.headers and peer.headers[0].number <= self._posted:
-            theirs = peer.headers.popleft()
-            op = peer.awaiting_header.popleft() if peer.awaiting_header else None
-            if op is None or op.header != theirs:
+        """Compare a peer's operations with this rank's, where C has not."""
+        early = peer.headers.early
+        while early and early[0].number <= self._posted:
+            theirs = early.popleft()
+            op = self._active.get(peer.headers.expected)
+            if not isinstance(op, CollectiveOp) or op.header != theirs:
                 raise self._mismatch(peer, theirs, op)
-            peer.data.matched = theirs.number
-            self.steps.count_done(op)
+            peer.headers.match()
 
     def _mismatch(self, peer: EnginePeer, theirs: CollectiveHeader, op: EngineOp | None) -> EngineError:
         if op is None or op.number != theirs.number:
@@ -289,7 +286,7 @@ class CollectiveEngine:
         self.replies.append(self.failure)
         abort = pack(EngineAbort(rank, text))
         for peer in self._all_peers:
-            peer.awaiting_header.clear()
+            peer.headers.clear()
             peer.grace_until = None
             peer.send(abort)
             for queue in peer.queues:
@@ -300,7 +297,7 @@ class CollectiveEngine:
     def _shut_down(self) -> None:
         """Send the last messages, and ignore those of peers."""
         for peer in self._all_peers:
-            peer.control.consume(peer.control.unread)
+            peer.headers.discard()
             peer.flush()
             if not peer.unsent:
                 peer.control.shutdown_write()
@@ -314,7 +311,7 @@ class CollectiveEngine:
             calls = ", ".join(dict.fromkeys(op.call for op in self._active.values()))
             self.fail(now, self.rank, f"rank {self.rank} is gone: its process left amid {calls}")
         for peer in self._all_peers:
-            peer.control.consume(peer.control.unread)
+            peer.headers.close()
             peer.control.close(now)
             for queue in peer.queues:
                 queue.close(now)
@@ -322,7 +319,7 @@ class CollectiveEngine:
         self._queues.clear()
         self._all_peers = ()
         self._look = _nothing
-        self.steps.set_order((), ())
+        self.steps.set_order((), (), ())
 
     def _check_ended(self, peer: EnginePeer, now: float) -> None:
         """Decide whether the operations can do without a stream of this peer that has ended."""
@@ -331,8 +328,9 @@ class CollectiveEngine:
             if control.is_failed and not peer.left:
                 raise self._lost(peer, control)
             peer.left = True
-        if peer.left and peer.awaiting_header:
-            call = peer.awaiting_header[0].header.describe()
+        op = self._active.get(peer.headers.expected)
+        if peer.left and isinstance(op, CollectiveOp):
+            call = op.header.describe()
             why = "" if peer.data.matched else ": it made no collective call"
             raise EngineError(peer.rank, f"rank {peer.rank} has left without {call}{why}")
         ended = next((queue for queue in peer.queues if queue.stream.is_ended and queue.is_unfinished), None)

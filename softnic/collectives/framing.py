@@ -39,6 +39,11 @@ class FrameReader(Generic[Frame]):
         self._sender = sender
         self._data = bytearray()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no part of a frame waits for the rest."""
+        return not self._data
+
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """Yield the frames that are complete now. Raises ValueError where the bytes are not frames."""
         self._data += data

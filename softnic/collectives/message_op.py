@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from softnic import codecs
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.steps import Block, EngineOp
 from softnic.ipc.work_queue import RecvRequest, SendRequest
@@ -20,7 +21,7 @@ class MessageOp(EngineOp):
     def start(self, queue: PeerQueue) -> None:
         """Queue the step. Its end, or for no bytes this call, is that of the message."""
         request = self._request
-        block = Block(0, request.size, bool(request.codec))
+        block = Block(0, request.size, codecs.get(request.codec) if request.codec else None)
         if not request.size:
             return
         self.c.pending += 1

@@ -74,6 +74,10 @@ EngineMessage = CollectiveHeader | EngineAbort
 _decode: Callable[[bytearray], EngineMessage] = msgspec.msgpack.Decoder(EngineMessage).decode
 
 
+HEADER_START = framing.pack(CollectiveHeader(0, "", "", "", "", (), "", 0, ""))[4:6]
+"""Of the message behind its length: that it is a CollectiveHeader."""
+
+
 def pack(message: EngineMessage) -> bytes:
     """Return the frame of a message."""
     if isinstance(message, EngineAbort):

@@ -49,11 +49,10 @@ class PeerQueue:
     @property
     def is_waiting(self) -> bool:
         """Whether there are steps that received bytes may go to."""
-        return bool(self.c.incoming) and self.stream.unread > 0
+        return self.stream.unread > 0 and bool(self.c.incoming)  # most streams have nothing
 
     def receive(self) -> bool:
-        """Move received bytes to where they belong; return whether any moved."""
-        self.stream.keep_received()
+        """Move received bytes, which the port keeps, to where they belong; return whether any moved."""
         used = lib.sn_step_queue_receive(self.c)
         while (step := lib.sn_step_queue_python_step(self.c)) != ffi.NULL and (count := self._combine_next(step)):
             used += count + lib.sn_step_queue_receive(self.c)

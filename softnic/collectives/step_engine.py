@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from softnic._native import ffi, lib
+from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.peer_queue import PeerQueue, Step
 from softnic.collectives.steps import EngineOp, combine_in_python
 from softnic.collectives.stream import PeerStream
@@ -19,6 +20,9 @@ class StepEngine:
         """The same for turns in C."""
         self.active: dict[int, EngineOp] = {}
         """Operations by number."""
+        self.move_in_c: Callable[[Any], bool] = lambda _engine: True
+        """Moves headers and blocks of an `sn_engine` whose streams C serves; returns whether Python has to go on."""
+        self._headers: Sequence[HeaderQueue] = ()
         self._receive_order: Sequence[PeerQueue] = ()
         self._send_order: Sequence[PeerQueue] = ()
         self._orders: tuple[Any, ...] = ()
@@ -30,12 +34,21 @@ class StepEngine:
     def _combine(self, step: Step, data: memoryview) -> None:
         combine_in_python(self.active[step.op.number], step, data)
 
-    def set_order(self, receive: Sequence[PeerQueue], send: Sequence[PeerQueue]) -> None:
-        """Serve these queues from now on, which are the same in another order."""
-        self._receive_order, self._send_order = receive, send
-        self._orders = tuple(ffi.new("sn_step_queue *[]", [queue.c for queue in order]) for order in (receive, send))
-        self.c.receive_order, self.c.send_order = self._orders
-        self.c.queue_count = len(send)
+    def headers(self, stream: PeerStream, queue: PeerQueue) -> HeaderQueue:
+        """Return what reads the headers of operations from a stream; their blocks are those of `queue`."""
+        return HeaderQueue(stream, queue, self.c)
+
+    def set_order(
+        self, headers: Sequence[HeaderQueue], receive: Sequence[PeerQueue], send: Sequence[PeerQueue]
+    ) -> None:
+        """Serve these queues from now on; `receive` and `send` are the same in another order."""
+        self._headers, self._receive_order, self._send_order = headers, receive, send
+        self._orders = (
+            ffi.new("sn_header_queue *[]", [queue.c for queue in headers]),
+            *(ffi.new("sn_step_queue *[]", [queue.c for queue in order]) for order in (receive, send)),
+        )
+        self.c.headers, self.c.receive_order, self.c.send_order = self._orders
+        self.c.header_count, self.c.queue_count = len(headers), len(send)
 
     def add(self, op: EngineOp) -> None:
         """Add an operation."""
@@ -48,6 +61,15 @@ class StepEngine:
 
     def move(self) -> Iterator[int]:
         """Move all blocks as far as that is possible now. Yields the operations that are complete."""
+        self.keep_received()
+        if self.move_in_c(self.c):
+            self._move()
+        while number := lib.sn_engine_take_completed(self.c):
+            del self.active[number]
+            yield number
+        self.c.is_active = bool(self.active)
+
+    def _move(self) -> None:
         moved = True
         while moved:  # bytes of one stream may be what a step of another waits for
             moved = False
@@ -56,15 +78,14 @@ class StepEngine:
                     moved = True
         for queue in self._send_order:
             queue.send()
-        while number := lib.sn_engine_take_completed(self.c):
-            del self.active[number]
-            yield number
-        self.c.is_active = bool(self.active)
 
     def keep_received(self) -> None:
         """Move received bytes to where turns in C read them."""
-        for queue in self._send_order:
-            queue.stream.keep_received()
+        if lib.sn_engine_has_unkept(self.c):
+            for headers in self._headers:
+                headers.keep_received()
+            for queue in self._send_order:
+                queue.stream.keep_received()
 
     def clear(self) -> None:
         """Forget all operations: the queues have been dropped."""

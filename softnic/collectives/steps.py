@@ -18,10 +18,11 @@ class Block:
 
     __slots__ = ("pad", "size", "start")
 
-    def __init__(self, start: int, size: int, compressed: bool) -> None:
+    def __init__(self, start: int, size: int, codec: Codec | None) -> None:
         self.start = start
         self.size = size
-        self.pad = -size % CODING_BLOCK if compressed else 0
+        # Longer blocks are counted from the start of each Block, so its end needs no alignment.
+        self.pad = -size % CODING_BLOCK if codec is not None and codec.block_bytes == CODING_BLOCK else 0
 
 
 class EngineOp:
@@ -46,6 +47,13 @@ class EngineOp:
         self._memory.append(memory)
         return ffi.from_buffer("uint8_t[]", memory)
 
+    def expected_headers(self, message: bytes, count: int) -> Any:
+        """Return an `sn_header` for each of so many ranks, which have to send this message."""
+        entry = {"op": self.c, "data": self.keep(message), "size": len(message)}
+        headers = ffi.new("sn_header[]", [entry] * count)
+        self._memory.append(headers)
+        return headers
+
     def staged(self, block: Block) -> Step:
         """Add a block of this rank's contribution, which its process is still copying to where the NIC reads it."""
         return self._add(lib.SN_STEP_STAGED, block)
@@ -60,7 +68,7 @@ class EngineOp:
     def send(self, queue: PeerQueue, block: Block, memory: Any, codec: str | None, source: Step | None) -> Step:
         """Add a block to be sent, as far as `source` has made it ready (None: all of it is)."""
         step = self._add(lib.SN_STEP_SEND, block, memory)
-        step.tag, step.tos, step.words = queue.stream.tag_of(codec)
+        step.tag, step.tos, step.words, step.block = queue.stream.tag_of(codec)
         step.source, step.owner = source or ffi.NULL, id(memory)
         if (before := self._last_sends.get(queue)) is not None:
             before.is_last = False

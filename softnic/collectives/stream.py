@@ -22,15 +22,8 @@ class PeerStream(Protocol):
     # Messages
 
     @property
-    def received(self) -> Sequence[memoryview]:
-        """Unread bytes, in order."""
-
-    @property
     def unread(self) -> int:
         """Number of unread bytes."""
-
-    def consume(self, count: int) -> None:
-        """Drop the next `count` unread bytes."""
 
     def send(self, data: bytes | memoryview) -> int:
         """Copy bytes into the send buffer; return how many it took."""
@@ -45,7 +38,7 @@ class PeerStream(Protocol):
     def send_blocks(self) -> None:
         """Prepare the stream for blocks, which are compressed as a whole."""
 
-    def tag_of(self, codec: str | None) -> tuple[int, int, bool]:
+    def tag_of(self, codec: str | None) -> tuple[int, int, bool, int]:
         """Return the number of the tag for a codec (None: bytes are sent as they are), its ToS, and whether that
         selects an offload."""
 

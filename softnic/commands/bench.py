@@ -20,7 +20,7 @@ from softnic.bench.rank import BLOCKING, NONBLOCKING
 from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json, number
-from softnic.commands.links import add_key, add_link, codec_name, link_of, text
+from softnic.commands.links import add_key, add_link, add_poll, codec_name, link_of, text
 from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
 from softnic.tcp.algorithms import ALGORITHMS
 
@@ -110,6 +110,7 @@ def _add_stream(kinds: Any) -> None:
     _add_rounds(parser, settings.rounds)
     add_key(parser)
     parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
+    add_poll(parser)
     add_link(parser)
 
 
@@ -143,6 +144,7 @@ def _add_allreduce(kinds: Any) -> None:
     )
     _add_megabytes(parser, settings.megabytes)
     _add_rounds(parser, settings.rounds)
+    add_poll(parser)
     add_link(parser, **bench_allreduce.LINK)
 
 
@@ -176,7 +178,8 @@ def _add_latency(kinds: Any) -> None:
         "examples:\n"
         "  softnic bench latency\n"
         "  softnic bench latency --size 4096 --count 10000 --json latency.json\n"
-        "  softnic bench latency --delay 50us",
+        "  softnic bench latency --delay 50us\n"
+        "  softnic bench latency --poll 20us",
     )
     settings = bench_latency.LatencySettings()
     _add_codecs(parser, "of tagged messages", settings.codecs)
@@ -185,6 +188,7 @@ def _add_latency(kinds: Any) -> None:
         "--count", type=count(1, 10**7), default=settings.count, metavar="N", help="round trips of each kind (3000)"
     )
     _add_rounds(parser, settings.rounds)
+    add_poll(parser)
     add_link(parser)
 
 

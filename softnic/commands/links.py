@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from softnic import codecs
+from softnic import codecs, units
 from softnic.cluster import Cluster
 from softnic.cluster.nic_process import LINK, MAX_NODES, ClusterError
 from softnic.commands import CommandError, argument, count
@@ -73,6 +73,13 @@ def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: st
         link.add_argument(
             f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=description.replace("%", "%%")
         )
+
+
+def add_poll(parser: argparse.ArgumentParser) -> None:
+    """Add --poll."""
+    parser.add_argument(
+        "--poll", type=text(units.time_s), metavar="TIME", help="have NICs poll before they sleep, as in 20us (off)"
+    )
 
 
 def link_of(args: argparse.Namespace) -> dict[str, str]:

@@ -112,6 +112,7 @@ class EmulatedLink:
 
     def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int) -> None:
         self._inner = inner
+        self.mtu = inner.mtu
         self._direct = inner if isinstance(inner, DirectLink) else None
         self._spec = spec
         self._random = np.random.Generator(np.random.PCG64(seed))
@@ -128,24 +129,18 @@ class EmulatedLink:
         self._counted = EmulationCounters()
 
     @property
-    def mtu(self) -> int:
-        return self._inner.mtu
-
-    @property
     def counted(self) -> EmulationCounters:
         return replace(self._counted, sent=self._c.sent, dropped_full=self._c.dropped_full)
 
     def send(self, frames: Frames, now: float) -> None:
-        lengths, count = ffi.from_buffer("uint32_t[]", frames.lengths), len(frames)
+        arrays, count = frames.arrays, len(frames)
         if self._is_random:
             copies = 2 if self._spec.duplicate else 1
-            accepted: int = lib.sn_emulated_admit(self._c, lengths, count, copies, now)
+            accepted: int = lib.sn_emulated_admit(self._c, arrays[2], count, copies, now)
             if accepted:
                 self._enter(frames if accepted == count else frames.select(slice(accepted)), now)
         else:
-            data = ffi.from_buffer("uint8_t[]", frames.data)
-            offsets = ffi.from_buffer("uint32_t[]", frames.offsets)
-            accepted = lib.sn_emulated_send(self._c, data, offsets, lengths, count, frames.packet_id, now)
+            accepted = lib.sn_emulated_send(self._c, *arrays, count, frames.packet_id, now)
         if accepted:
             self._release(now)
 
@@ -155,8 +150,7 @@ class EmulatedLink:
         if self._spec.jitter_s:
             delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
         due: _Times = np.empty(len(frames))
-        lengths = ffi.from_buffer("uint32_t[]", frames.lengths)
-        lib.sn_emulated_serialize(self._c, lengths, len(due), delay_s, now, ffi.from_buffer("double[]", due))
+        lib.sn_emulated_serialize(self._c, frames.arrays[2], len(due), delay_s, now, ffi.from_buffer("double[]", due))
         if self._spec.jitter_s:
             np.maximum(due, self._last_due, out=due)
             self._last_due = float(due[-1])
@@ -180,13 +174,8 @@ class EmulatedLink:
             self._put(part, part_due, earliest)
 
     def _put(self, frames: Frames, due: _Times, earliest: float) -> None:
-        where = (
-            ffi.from_buffer("uint8_t[]", frames.data),
-            ffi.from_buffer("uint32_t[]", frames.offsets),
-            ffi.from_buffer("uint32_t[]", frames.lengths),
-        )
         times = ffi.from_buffer("double[]", due)
-        lib.sn_emulated_put(self._c, *where, times, len(due), earliest, frames.packet_id)
+        lib.sn_emulated_put(self._c, *frames.arrays, times, len(due), earliest, frames.packet_id)
 
     def _select(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the frames selected with this probability; None (the usual case) if there are none."""
@@ -290,15 +279,9 @@ class EmulatedLink:
         """Take the first frames out of the ring."""
         size = self._c.burst_bytes
         data = np.empty(size + count * HEADROOM, np.uint8)
-        offsets, lengths = np.empty(count, np.uint32), np.empty(count, np.uint32)
-        lib.sn_emulated_take(
-            self._c,
-            count,
-            ffi.from_buffer("uint8_t[]", data),
-            ffi.from_buffer("uint32_t[]", offsets),
-            ffi.from_buffer("uint32_t[]", lengths),
-        )
-        return Frames(data, offsets, lengths, self._c.packet_id, size)
+        frames = Frames(data, np.empty(count, np.uint32), np.empty(count, np.uint32), self._c.packet_id, size)
+        lib.sn_emulated_take(self._c, count, *frames.arrays)
+        return frames
 
     @property
     def ring(self) -> Any:

@@ -8,6 +8,7 @@ from an `EmulatedLink` around a port.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from softnic.packet.frames import Frames
@@ -64,16 +65,14 @@ class MemoryLink:
 
     def __init__(self, network: MemoryNetwork, mtu: int, limit_bytes: int) -> None:
         self._network = network
-        self._mtu = mtu
+        self.mtu = mtu
         self._limit_bytes = limit_bytes
         self._waiting: deque[tuple[float, Frames, int]] = deque()
         self._waiting_bytes = 0
         self._closed = False
+        self.on_arrival: Callable[[float], object] = lambda _now: None
+        """Called when a batch can be received."""
         self.counted = PortCounters()
-
-    @property
-    def mtu(self) -> int:
-        return self._mtu
 
     def send(self, frames: Frames, now: float) -> None:
         if len(frames) == 0 or self._closed:
@@ -89,6 +88,7 @@ class MemoryLink:
             return
         self._waiting.append((now, frames, size))
         self._waiting_bytes += size
+        self.on_arrival(now)
 
     def receive(self, now: float) -> Frames | None:  # noqa: ARG002
         if not self._waiting:
@@ -121,8 +121,8 @@ class MemoryLink:
 
 def _addresses(frames: Frames) -> tuple[bytes, bytes]:
     """Return destination and source MAC of a batch's first frame."""
-    start = int(frames.offsets[0])
-    both = frames.data[start : start + min(12, int(frames.lengths[0]))].tobytes()
+    start = frames.offsets.item(0)
+    both = frames.data[start : start + min(12, frames.lengths.item(0))].tobytes()
     return both[:6], both[6:12]
 
 

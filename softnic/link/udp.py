@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from softnic._native import ffi, lib
+from softnic._native import lib
 from softnic.link.base import UdpPath
 from softnic.link.forwarding import ForwardingTable, LinkPeer, endpoint
 from softnic.link.rate_limited_log import Log, RateLimitedLog
@@ -230,13 +230,7 @@ class VxlanLink:
 
     def _hand_over(self, peer: LinkPeer, frames: Frames) -> int:
         """Return how many frames the kernel accepted, or -errno."""
-        what = (
-            ffi.from_buffer("uint8_t[]", frames.data),
-            ffi.from_buffer("uint32_t[]", frames.offsets),
-            ffi.from_buffer("uint32_t[]", frames.lengths),
-            len(frames),
-            peer.gso,
-        )
+        what = (*frames.arrays, len(frames), peer.gso)
         where = self._fd, peer.address, peer.port
         plain = self._channel is None
         sent: int = lib.sn_vxlan_send(*where, self._vni, *what) if plain else lib.sn_udp_send(*where, *what)

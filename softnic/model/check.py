@@ -168,10 +168,11 @@ def simulate(case: CheckCase) -> float:
     cluster = SimCluster(spec)
     times = _layer_times(case)
     sizes = [_padded(layer) for layer in case.network]
+    drawn = [_gradients(sum(sizes), rank.index + 1) for rank in cluster.ranks]
+    expected = np.sum(drawn[: case.nodes], axis=0)
     taken = 0.0
     for _ in range(WARM_UP + 1):
-        gradients = [_gradients(sum(sizes), rank.index + 1) for rank in cluster.ranks]
-        expected = np.sum(gradients[: case.nodes], axis=0)
+        gradients = [each.copy() for each in drawn]
         taken = cluster.run(_program(case, times, sizes, gradients))
         if not all(_agree(each, expected, bool(case.used_codec), case.nodes) for each in gradients):
             raise ArithmeticError(f"{case.strategy} on {case.nodes} nodes ended with wrong sums")

@@ -282,6 +282,10 @@ class Nic:
         frames = self._loopback.popleft() if loopback else self.link.receive(now)
         return None if frames is None else self._items_of(frames, self.rx.parse(frames), 0, loopback, now)
 
+    def loop_back(self, frames: Frames) -> None:
+        """Have `receive` return frames of this NIC to itself, which were sent and counted."""
+        self._loopback.append(frames)
+
     def resume(self, frames: Frames, runs: int, first: int) -> None:
         """Have `receive` return next what is left, from run `first` on, of a batch with `runs` runs that was parsed
         into the memory of `rx`."""

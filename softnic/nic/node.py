@@ -70,6 +70,7 @@ class Node:
             rng=rng,
             config=replace(config or TcpConfig(), mtu=link.mtu),
             offload_tos=frozenset(self.nic.offloads.codecs),
+            block_of=self.nic.offloads.block_of,
         )
         self.nic.lookup = self.host.tcp.lookup
         self.nic.take_run = self._take_run

@@ -46,8 +46,7 @@ class RxParser:
         self._counters = counters
         self._batch = 0
         self._reserve(1024)
-        self._frames = np.empty(0, np.uint8)
-        self.data: Any = ffi.from_buffer("uint8_t[]", self._frames)
+        self.data: Any = ffi.NULL
         """The batch's buffer, into which offsets point."""
         self._restored = ffi.new("uint64_t *")
         self._raw = ffi.new("uint32_t *")
@@ -65,11 +64,9 @@ class RxParser:
         count = len(frames)
         if count > self._batch:
             self._reserve(count)
-        if frames.data is not self._frames:  # links usually return the same buffer again
-            self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
-        arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
-        bitmap = self._offloads.bitmap
-        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.payloads, self.runs)
+        self.data, offsets, lengths = frames.arrays
+        where = (self.data, len(self.data), offsets, lengths, count)
+        found = lib.sn_parse(*where, self._mac, self._offloads.bitmap, self.payloads, self.runs)
         self._counters.rx_frames += count
         self._counters.rx_wire_bytes += frames.nbytes
         return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
@@ -82,8 +79,7 @@ class RxParser:
 
     def parsed(self, frames: Frames, found: int) -> Iterable[Run]:
         """Return the runs of a batch that was parsed into these arrays."""
-        if frames.data is not self._frames:
-            self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
+        self.data = frames.arrays[0]
         return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
 
     def drop(self, kind: int) -> None:

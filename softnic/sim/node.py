@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from softnic.link.base import Link
 from softnic.nic.node import Node
 from softnic.tcp.connection import Closed, Connection, Readable, Writable
 
@@ -34,6 +34,12 @@ class Application(Protocol):
         """Return when it is due after `now` if nothing happens before; infinity: not at all."""
 
 
+class ArrivalPort(Protocol):
+    """Where frames to a node arrive."""
+
+    on_arrival: Callable[[float], object]
+
+
 AnyApplication = TypeVar("AnyApplication", bound=Application)
 
 
@@ -42,12 +48,12 @@ class SimNode(Generic[AnyApplication]):
 
     Parameters
     ----------
-    rx : Link
-        The innermost link of the node: its `next_time` says when frames wait to be received.
+    port : ArrivalPort
+        The innermost link of the node, whose arrivals make it due.
     """
 
-    def __init__(self, rx: Link) -> None:
-        self.rx = rx
+    def __init__(self, port: ArrivalPort) -> None:
+        port.on_arrival = self.touch
         self.applications: list[AnyApplication] = []
         self._node: Node | None = None
         self._owners: dict[Connection, AnyApplication] = {}
@@ -97,8 +103,7 @@ class SimNode(Generic[AnyApplication]):
 
     def next_time(self) -> float:
         """Return when the node is due if nothing happens before."""
-        arrival = self.rx.next_time()
-        return self._wake if arrival is None or arrival > self._wake else arrival
+        return self._wake
 
     def advance(self, now: float) -> None:
         """Take a turn: what has arrived, applications, what leaves."""
@@ -107,10 +112,12 @@ class SimNode(Generic[AnyApplication]):
         self._deliver(node)
         for application in tuple(self.applications):
             application.advance(now)
-        if any(application.over for application in self.applications):
-            self.remove_ended()
+        for application in self.applications:
+            if application.over:
+                self.remove_ended()
+                break
         node.send(local)
-        self._wake = self._next_wake(node, now)
+        self._wake = self.wake_time(node, now)
 
     def remove_ended(self) -> None:
         """Forget applications that have ended, with their connections."""
@@ -124,7 +131,8 @@ class SimNode(Generic[AnyApplication]):
             if isinstance(event, ConnectionEvent) and (owner := self._owners.get(event.connection)) is not None:
                 owner.on_event(event)
 
-    def _next_wake(self, node: Node, now: float) -> float:
+    def wake_time(self, node: Node, now: float) -> float:
+        """Return when it is due after its turn at `now`."""
         if node.host.events:
             return now
         due = node.next_time()

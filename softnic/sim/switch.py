@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 
-from softnic.link.base import Link
+from softnic.link.memory import MemoryLink
 from softnic.packet.frames import Frames
 
 
 class SwitchedLink:
     """A link with a rate for what it receives. `rate_bps` counts Ethernet bytes, as `EmulationSpec` does."""
 
-    def __init__(self, inner: Link, rate_bps: float) -> None:
-        self._inner = inner
+    def __init__(self, port: MemoryLink, rate_bps: float) -> None:
+        self._port = port
+        self.mtu = port.mtu
+        port.on_arrival = self._take
+        self.on_arrival: Callable[[float], object] = lambda _now: None
+        """Called when a batch has reached the switch."""
         self._byte_s = 8 / rate_bps
         self._line: deque[tuple[float, Frames]] = deque()
         """Batches in transit, with the arrival time of the last frame."""
@@ -28,44 +33,35 @@ class SwitchedLink:
         self.most_waiting_s = 0.0
         """Time at the link's rate of the longest queue so far."""
 
-    @property
-    def mtu(self) -> int:
-        return self._inner.mtu
-
     def send(self, frames: Frames, now: float) -> None:
-        self._inner.send(frames, now)
+        self._port.send(frames, now)
 
     def receive(self, now: float) -> Frames | None:
-        self._take(now)
         if self._line and self._line[0][0] <= now:
             return self._line.popleft()[1]
         return None
 
     def _take(self, now: float) -> None:
-        while (frames := self._inner.receive(now)) is not None:
-            taken_s = frames.nbytes * self._byte_s
-            # The sender's link took as long for the batch: an idle port has forwarded it meanwhile.
-            self._free_at = max(self._free_at + taken_s, now)
-            self.most_waiting_s = max(self.most_waiting_s, self._free_at - now)
-            self._line.append((self._free_at, frames))
+        frames = self._port.receive(now)
+        assert frames is not None
+        # The sender's link took as long for the batch: an idle port has forwarded it meanwhile.
+        self._free_at = max(self._free_at + frames.nbytes * self._byte_s, now)
+        self.most_waiting_s = max(self.most_waiting_s, self._free_at - now)
+        self._line.append((self._free_at, frames))
+        self.on_arrival(now)
 
     def advance(self, now: float) -> None:
-        self._inner.advance(now)
-        self._take(now)
+        """Does nothing: batches are taken as they arrive."""
 
     def next_time(self) -> float | None:
-        inner = self._inner.next_time()
-        if not self._line:
-            return inner
-        first = self._line[0][0]
-        return first if inner is None or first < inner else inner
+        return self._line[0][0] if self._line else None
 
     def tx_space(self, now: float) -> int:
-        return self._inner.tx_space(now)
+        return self._port.tx_space(now)
 
     def counters(self) -> dict[str, int]:
-        return self._inner.counters()
+        return self._port.counters()
 
     def close(self) -> None:
         self._line.clear()
-        self._inner.close()
+        self._port.close()

@@ -27,10 +27,10 @@ from softnic.nic.segmenter import MAX_FRAMES
 from softnic.packet.frames import Frames
 from softnic.packet.headers import HEADER_BYTES, pack_headers
 from softnic.packet.ipv4 import PROTOCOL_TCP
-from softnic.packet.segment import Flags, Segment
+from softnic.packet.segment import Flags, Segment, Tag
 from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
 from softnic.tapnic.flows import TapFlow, TapFlowTable, flow_max_payload
-from softnic.tapnic.retransmit_cache import TxPart
+from softnic.tapnic.retransmit_cache import LONGEST_BLOCK, TxPart
 from softnic.tapnic.segments import segment_of
 
 MAX_BATCHES = 64
@@ -175,7 +175,7 @@ class TapNic:
             if sent.consumed == len(payload):
                 return True
             out.payload = payload[sent.consumed :]
-            out.block_offset = (out.block_offset + sent.consumed) % 64
+            out.block_offset = (out.block_offset + sent.consumed) % LONGEST_BLOCK
             _SEQ.pack_into(header, _TCP_SEQ, (_SEQ.unpack_from(header, _TCP_SEQ)[0] + sent.consumed) & 0xFFFFFFFF)
         return False
 
@@ -207,7 +207,8 @@ class TapNic:
             self.flows.on_sent(key, flow, packet.flags, now)
             flow.bytes_sent += packet.length
             if packet.length and flow.codecs is not None:
-                parts = flow.sent.parts(packet.seq, payload, tos, tagged)
+                block = self.nic.offloads.block_of(Tag(tos))
+                parts = flow.sent.parts(packet.seq, payload, tos, tagged, block)
                 self._send_parts(packet, header, parts, flow, now)
                 return
         elif tagged:

@@ -8,8 +8,8 @@ half another way would decode values that were never written. Hence:
    tagged range, whose words and blocks are counted from its first byte.
 2. Of the bytes first seen in one segment, whole words are *coded*: encoded or, if that does not shrink them, rounded
    (FORMAT.md). The bytes of an incomplete word are sent *exact*, and so are its other bytes whenever they come.
-3. Coded bytes are cached. Retransmissions of them are added from the cache, widened to multiples of 64 bytes from the
-   start of the tagged range, so that words and blocks are cut as the first time.
+3. Coded bytes are cached. Retransmissions of them are added from the cache, widened to multiples of 64 bytes (or of
+   the codec's blocks) from the start of the tagged range, so that words and blocks are cut as the first time.
 4. Bytes that the kernel sent but the NIC never saw (the device's queue was full) are classified when they come. They
    belong to the tagged range of the bytes that follow, unless that began later: an application changes the tag only
    when all bytes before are acknowledged (docs/kernel.md). A tagged range of unknown beginning is sent exact.
@@ -23,10 +23,12 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from softnic._native import lib
 from softnic.tcp import seq
 
 CUT = 64
-"""Bytes between the places where a tagged range may be cut (FORMAT.md)."""
+"""Bytes between the places where a tagged range may be cut (FORMAT.md), unless its codec has longer blocks."""
+LONGEST_BLOCK: int = lib.SN_LONGEST_BLOCK
 WORD = 4
 
 
@@ -38,6 +40,8 @@ class TaggedRange:
     """ToS without its ECN bits."""
     origin: int | None
     """Position of its first byte; None: unknown."""
+    block: int = CUT
+    """Bytes between two places where it may be cut."""
 
 
 class TxPart(NamedTuple):
@@ -56,10 +60,10 @@ class TxPart(NamedTuple):
 
     @property
     def block_offset(self) -> int:
-        """Offset from the start of the tagged range modulo 64; 0 for exact bytes, which may be cut anywhere."""
+        """Offset from the start of the tagged range modulo 512; 0 for exact bytes, which may be cut anywhere."""
         if not self.coded or self.tagged_range is None or self.tagged_range.origin is None:
             return 0
-        return (self.position - self.tagged_range.origin) % CUT
+        return (self.position - self.tagged_range.origin) % LONGEST_BLOCK
 
 
 @dataclass(slots=True)
@@ -109,7 +113,7 @@ class RetransmitCache:
         if ranges[0].end <= una:
             ranges[0].cached = None
 
-    def parts(self, number: int, payload: memoryview, tos: int, tagged: bool) -> list[TxPart]:
+    def parts(self, number: int, payload: memoryview, tos: int, tagged: bool, block: int = CUT) -> list[TxPart]:
         """Return the parts to send for a segment, in order, without acknowledged ones.
 
         Parameters
@@ -122,6 +126,8 @@ class RetransmitCache:
             Its ToS without ECN bits.
         tagged : bool
             Whether that selects an offload.
+        block : int
+            Bytes between two places where a range of its codec may be cut.
         """
         last = self._ranges[-1]
         start = seq.position(self._iss, number, last.end)
@@ -134,7 +140,7 @@ class RetransmitCache:
             return []
         if start_seen > start:
             payload = payload[start_seen - start :]
-        self._add(start_seen, payload, TaggedRange(tos, None) if tagged else None)
+        self._add(start_seen, payload, TaggedRange(tos, None, block) if tagged else None)
         return self._cut(start_seen, payload)
 
     # --- classification
@@ -163,7 +169,7 @@ class RetransmitCache:
         if last.tagged_range is not None and last.tagged_range.tos == tag.tos:
             return last.tagged_range
         if last.end == at or last.end == self._una:  # bytes missed before it belong to it: all others are acknowledged
-            return TaggedRange(tag.tos, last.end)
+            return TaggedRange(tag.tos, last.end, tag.block)
         return tag
 
     def _insert(self, index: int, start: int, payload: memoryview, tagged_range: TaggedRange | None) -> int:
@@ -208,8 +214,8 @@ class RetransmitCache:
                 continue
             assert item.tagged_range is not None
             assert item.tagged_range.origin is not None
-            first = max(item.start, first - (first - item.tagged_range.origin) % CUT)
-            last = min(item.end, last + (item.tagged_range.origin - last) % CUT)
+            first = max(item.start, first - (first - item.tagged_range.origin) % item.tagged_range.block)
+            last = min(item.end, last + (item.tagged_range.origin - last) % item.tagged_range.block)
             cached = item.cached[first - item.start : last - item.start]
             parts.append(TxPart(first, cached, item.tagged_range, True))
         return parts

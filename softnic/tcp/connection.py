@@ -129,7 +129,7 @@ class Connection(Flow):
         if tag.tos & ECN_BITS:
             tag = tag._replace(tos=tag.tos & ~ECN_BITS)
         position = self.snd.buffer.end if offset is None else offset + 1
-        self.snd.buffer.tag(tag, position, tag.tos in self.tcp.offload_tos)
+        self.snd.buffer.tag(tag, position, tag.tos in self.tcp.offload_tos, self.tcp.block_of(tag))
         self.tcp.wake(self)
 
     def set_blocks(self, blocks: bool) -> None:

@@ -30,6 +30,7 @@ from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import Ack
+from softnic.tcp.send_buffer import BlockOf
 from softnic.tcp.snd import SendState
 from softnic.tcp.state import State
 from softnic.tcp.timestamps import Timestamps
@@ -71,6 +72,7 @@ class FlowServices(Protocol):
     out_fields: Any
     link_full_at: float
     offload_tos: Collection[int]
+    block_of: BlockOf
 
     @property
     def events(self) -> EventQueue:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,11 +21,13 @@ from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.events import EchoReply, Event
+from softnic.tcp.fast_path import segment_of
 from softnic.tcp.flow import Flow
 from softnic.tcp.icmp_errors import on_icmp_error
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
 from softnic.tcp.neighbours import Neighbours
+from softnic.tcp.send_buffer import BlockOf, coding_block
 from softnic.tcp.stack import TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
@@ -38,6 +41,7 @@ class Host:
     """`ip` in host order, `mac` 6 bytes. `transmitter` is the NIC; `send_frame(frame, now)` sends ARP and ICMP.
 
     `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes with these tags are floats.
+    `block_of` returns the bytes between two places where a range with a tag may be cut.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Host:
         mtu: int = 1500,
         config: TcpConfig | None = None,
         offload_tos: Collection[int] = DEFAULT_OFFLOADS,
+        block_of: BlockOf = coding_block,
     ) -> None:
         self.ip = ip
         self.mac = mac
@@ -67,6 +72,7 @@ class Host:
         self._output_transmitter = transmitter if isinstance(transmitter, OutputTransmitter) else None
         self.tcp = TcpStack(
             *(ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos),
+            block_of=block_of,
             send_output=None if self._output_transmitter is None else self._send_output,
         )
         self._scheduler = self.tcp.scheduler
@@ -173,6 +179,7 @@ class Host:
         mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)
         if mac is None:
             if not segment.payload and segment.options is None:
+                segment.flow = None  # it may wait longer than its connection exists
                 self._wait(segment.dst, segment)
             return None
         self.counters.segments_sent += 1
@@ -183,6 +190,8 @@ class Host:
         ip = flow.peer[0]
         mac = self.mac if ip == self.ip else self._neighbours.lookup(ip, now)
         if mac is None:
+            if out.start == out.end:
+                self._wait(ip, replace(segment_of(flow, out), flow=None))
             return None
         assert self._output_transmitter is not None
         self.counters.segments_sent += 1

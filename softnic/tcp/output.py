@@ -21,7 +21,7 @@ from softnic.tcp import seq
 from softnic.tcp.arm_timers import arm_rto, start_rto
 from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.path_mtu import update_mss
-from softnic.tcp.send_buffer import CUT
+from softnic.tcp.send_buffer import LONGEST_BLOCK
 from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
@@ -181,7 +181,7 @@ def add_payload(c: Flow, segment: Segment, start: int, end: int) -> None:
     segment.tos, segment.codec = tag_range.tag
     segment.path_mtu = c.path_mtu
     if tag_range.words:
-        segment.block_offset = (start - tag_range.origin) % CUT
+        segment.block_offset = (start - tag_range.origin) % LONGEST_BLOCK
 
 
 def on_blocked(c: Flow, now: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -36,15 +35,8 @@ class TcpPeerStream:
     # Messages
 
     @property
-    def received(self) -> deque[memoryview]:
-        return self._connection.received
-
-    @property
     def unread(self) -> int:
         return self._rcv.unread
-
-    def consume(self, count: int) -> None:
-        self._connection.consume(count)
 
     def send(self, data: bytes | memoryview) -> int:
         return self._connection.send(data)
@@ -54,10 +46,11 @@ class TcpPeerStream:
     def send_blocks(self) -> None:
         self._connection.set_blocks(True)
 
-    def tag_of(self, codec: str | None) -> tuple[int, int, bool]:
+    def tag_of(self, codec: str | None) -> tuple[int, int, bool, int]:
         connection = self._connection
         tag = PLAIN if codec is None else Tag(COMPRESSED_TOS, codec)
-        return connection.snd.buffer.number_of(tag), tag.tos, tag.tos in connection.tcp.offload_tos
+        tcp = connection.tcp
+        return connection.snd.buffer.number_of(tag), tag.tos, tag.tos in tcp.offload_tos, tcp.block_of(tag)
 
     def keep_received(self) -> None:
         received = self._connection.received

@@ -54,8 +54,9 @@ class Scheduler:
         self.wake(flow)
 
     def take_ready(self) -> list[Flow]:
-        """Takes all flows that may have something to send to other nodes; they stay marked as queued."""
-        flows = list(self._ready)
+        """Takes all flows that may have something to send; they stay marked as queued."""
+        flows = [*self._ready_loopback, *self._ready]
+        self._ready_loopback.clear()
         self._ready.clear()
         return flows
 

@@ -5,9 +5,9 @@ when writing reaches its end, the rest is moved to the front, at most once per c
 the writer's memory and do not count against the capacity (zerocopy.py).
 
 A stream is a sequence of *tag ranges* that no segment crosses. A new tag begins one at any byte, also at one not
-written yet. So does an odd cut: a position inside a tagged range, not a multiple of 64 bytes from the range's start,
-where a segment ended because there was no more to send. Remembering it makes every retransmission cut there again, so
-every codec decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
+written yet. So does an odd cut: a position inside a tagged range, not a multiple of 64 bytes (or of the codec's blocks)
+from the range's start, where a segment ended because there was no more to send. Remembering it makes every
+retransmission cut there again, so every codec decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
 
 Tags and cuts are kept in C (native/send_buffer.c), because the fast path uses them too.
 """
@@ -15,6 +15,7 @@ Tags and cuts are kept in C (native/send_buffer.c), because the fast path uses t
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +26,20 @@ from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.zerocopy import ZeroCopyRuns, address_of
 
 CUT: int = lib.SN_BLOCK
-"""Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
+"""Size of a coding block: tagged ranges are cut at multiples of it from the range's start, unless their codec has
+longer blocks."""
+LONGEST_BLOCK: int = lib.SN_LONGEST_BLOCK
 _EMPTY = memoryview(b"")
-_EXTENT = struct.Struct("@qqIx?q?")
+_EXTENT = struct.Struct("@qqIx?Hq?")
+
+
+BlockOf = Callable[[Tag], int]
+"""Returns the bytes between two places where a range with this tag may be cut."""
+
+
+def coding_block(_tag: Tag) -> int:
+    """Return the size of a coding block: all codecs have the shortest blocks."""
+    return CUT
 
 
 class TagRange(NamedTuple):
@@ -39,10 +51,12 @@ class TagRange(NamedTuple):
     tag: Tag
     words: bool
     """The tag selects an offload: the bytes are floats."""
+    block: int = CUT
+    """Bytes between two places where the range may be cut."""
 
     def cut_before(self, position: int, limit: int) -> int:
         """Returns the last position before `limit` where a segment from `position` may end if more follows."""
-        return max(position, limit - (limit - self.origin) % CUT) if self.words else limit
+        return max(position, limit - (limit - self.origin) % self.block) if self.words else limit
 
 
 class SendBuffer(SendBufferFields):
@@ -90,9 +104,9 @@ class SendBuffer(SendBufferFields):
             self._tags.append(tag)
         return number
 
-    def _add_tag(self, position: int, tag: Tag, words: bool) -> None:
+    def _add_tag(self, position: int, tag: Tag, words: bool, block: int = CUT) -> None:
         number = self.number_of(tag)
-        if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words):
+        if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words, block):
             raise MemoryError("no memory for a tag")
 
     def tag_numbered(self, number: int) -> Tag:
@@ -157,14 +171,14 @@ class SendBuffer(SendBufferFields):
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
         self.zerocopy.send_zerocopy(memory, offset, size)
 
-    def tag(self, tag: Tag, position: int, words: bool) -> None:
+    def tag(self, tag: Tag, position: int, words: bool, block: int = CUT) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
         last = lib.sn_send_buffer_last_range(self.c)
         if tag == self._tags[last.tag]:
             return
         if position < self.end or position < last.start:
             raise ValueError(f"byte {position - 1} of the stream is already written or tagged")
-        self._add_tag(position, tag, words and self.floats)
+        self._add_tag(position, tag, words and self.floats, block)
 
     @property
     def last_tag(self) -> Tag:
@@ -180,9 +194,9 @@ class SendBuffer(SendBufferFields):
         `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
         lib.sn_send_buffer_extent(self.c, position, flush, self._extent)
-        start, origin, number, words, end, closed = _EXTENT.unpack_from(self._found)
+        start, origin, number, words, block, end, closed = _EXTENT.unpack_from(self._found)
         # quicker than TagRange()
-        tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words))
+        tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words, block))
         return tag_range, end, closed
 
     def release_memory(self) -> None:

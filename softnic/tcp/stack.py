@@ -27,6 +27,7 @@ from softnic.tcp.output import output, request_syn, send_reset_for
 from softnic.tcp.pmtu_cache import PathMtus
 from softnic.tcp.scheduler import Scheduler
 from softnic.tcp.scoreboard import Ack
+from softnic.tcp.send_buffer import BlockOf, coding_block
 from softnic.tcp.state import State
 from softnic.tcp.syn_cookies import SynCookies
 from softnic.tcp.timers import on_timer
@@ -46,7 +47,8 @@ Send = Callable[[Segment, int, float], Transmitted | None]
 class TcpStack:
     """`send` transmits segments, `send_output` those of the fast path.
 
-    `offload_tos` are the ToS values (low two bits clear) whose bytes are floats.
+    `offload_tos` are the ToS values (low two bits clear) whose bytes are floats, `block_of` returns the bytes between
+    two places where a range with a tag may be cut.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class TcpStack:
         counters: StackCounters,
         events: deque[Event],
         offload_tos: Collection[int],
+        block_of: BlockOf = coding_block,
         send_output: SendOutput | None = None,
     ) -> None:
         self.ip = ip
@@ -66,6 +69,7 @@ class TcpStack:
         self.counters = counters
         self.events = events
         self.offload_tos = offload_tos
+        self.block_of = block_of
         self.transmit = send
         self.budget = Budget(config.buffer_memory)
         """Shared by the growth of buffers and by out-of-order data."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import softnic
-from softnic import Cluster
+from softnic import Cluster, socket
 from tests.commands.conftest import LIMIT_S
 from tests.facades.cluster import (
     ClusterError,
@@ -98,6 +98,23 @@ def test_all_pages_of_many_streams_are_read(cluster: Cluster) -> None:
             each.close()
 
 
+def test_nics_that_poll_carry_a_conversation() -> None:
+    with (
+        Cluster(nodes=2, poll="200us") as cluster,
+        socket.socket(nic=cluster.controls[1]) as listener,
+        socket.socket(nic=cluster.controls[0]) as client,
+    ):
+        listener.bind(("", 0))
+        listener.listen()
+        client.connect(("10.77.0.2", listener.getsockname()[1]))
+        server, _ = listener.accept()
+        with server:
+            for number in range(300):
+                for end, other in ((client, server), (server, client)):
+                    end.sendall(bytes([number % 256]) * 64)
+                    assert other.recv(64, socket.MSG_WAITALL) == bytes([number % 256]) * 64
+
+
 def test_nothing_is_left_of_a_stopped_cluster() -> None:
     with Cluster(nodes=1) as one:
         pids, directory = [nic.pid for nic in one.nics], one.directory
@@ -119,6 +136,7 @@ def test_nothing_is_left_of_a_stopped_cluster() -> None:
         ({"delay": "1"}, "'1' is not a time"),
         ({"loss": "200%"}, "more than 100%"),
         ({"limit": "1"}, "'1' is not a size"),
+        ({"poll": "often"}, "'often' is not a time"),
     ],
 )
 def test_invalid_arguments_start_nothing(arguments: dict[str, str], hint: str) -> None:

@@ -18,7 +18,7 @@ from .byhand import executed
 from .group import LOSSY, Group
 
 Array = npt.NDArray[Any]
-CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "auto:bounded:8")
+CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e2m3", "auto:bounded:8")
 ALL = tuple(itertools.product(COLLECTIVES, (*ALGORITHMS, "hierarchical:3")))
 
 

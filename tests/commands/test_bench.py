@@ -226,7 +226,9 @@ def test_allreduce_of_unlimited_links_has_no_limit() -> None:
 
 @pytest.mark.slow
 def test_latency_tells_percentiles_beside_those_of_relays(bench: Bench) -> None:
-    figures, out = bench("latency", "--count", "20", "--rounds", "2", "--size", "128", "--codec", "bounded:10")
+    figures, out = bench(
+        "latency", "--count", "20", "--rounds", "2", "--size", "128", "--codec", "bounded:10", "--poll", "20us"
+    )
     rows = {row["case"]: row for row in figures["results"]}
     assert list(rows) == ["two trivial relays", "kernel TCP, nothing between", "untagged", "tagged bounded:10"]
     for name, row in rows.items():
@@ -235,7 +237,8 @@ def test_latency_tells_percentiles_beside_those_of_relays(bench: Bench) -> None:
         assert (row["middle_cpu_us"] is None) == name.startswith("kernel")
         assert name in out
     assert rows["two trivial relays"]["of_floor"] == 1
-    assert (figures["settings"]["size"], figures["settings"]["count"]) == (128, 20)
+    assert [figures["settings"][name] for name in ("size", "count", "poll")] == [128, 20, "20us"]
+    assert "NICs poll for 20us" in out
 
 
 def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
@@ -256,6 +259,7 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
         (("allreduce", "--algorithm", "star"), "algorithm is 'star': there are ring, direct, tree"),
         (("allreduce", "--megabytes", "0"), "'0' is not a number of megabytes"),
         (("latency", "--size", "63"), "'63' bytes are not whole floats"),
+        (("latency", "--poll", "often"), "'often' is not a time"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(softnic: Softnic, arguments: tuple[str, ...], hint: str) -> None:

@@ -32,7 +32,7 @@ from tests.daemon.nics import running
 HUNG_S = 60.0
 PYTHON = (3, 11)
 """The version of CPython whose tests conformance_known.py describes."""
-TRIES = 4
+TRIES = 12
 """Number of attempts for the tests in conformance_known.RACES."""
 MARK = "CONFORMANCE "
 LOOPBACK = "127.0.0.1"

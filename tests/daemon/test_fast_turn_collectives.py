@@ -32,10 +32,10 @@ KINDS = (
 class JoinedNics(WiredNics):
     """Two NICs that execute collectives for a process each."""
 
-    def __init__(self, directory: Path, mode: Mode, rate: str | None = None) -> None:
+    def __init__(self, directory: Path, mode: Mode, rate: str | None = None, *, loopback: bool = False) -> None:
         self.replies: list[list[WorkCompletion | WorkFailed]] = [[], []]
         self.queues: list[socket.socket] = []
-        super().__init__(directory, mode, rate)
+        super().__init__(directory, mode, rate, loopback=loopback)
         streams = [self.connect(PORT + 1 + index) for index in range(2)]
         self.regions: list[mmap.mmap] = []
         self.numbers: list[int] = []
@@ -124,6 +124,15 @@ def test_collectives_give_the_same_results_in_turns_of_c(
     with contextlib.closing(JoinedNics(tmp_path, mode, rate)) as fast:
         results = execute(fast, seed)
     with contextlib.closing(JoinedNics(tmp_path, "python", rate)) as slow:
+        assert results == execute(slow, seed)
+
+
+@pytest.mark.parametrize("mode", ["whole", "steps", "cuts"])
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_on_one_nic_have_the_same_results(tmp_path: Path, seed: int, mode: Mode) -> None:
+    with contextlib.closing(JoinedNics(tmp_path, mode, loopback=True)) as fast:
+        results = execute(fast, seed)
+    with contextlib.closing(JoinedNics(tmp_path, "python")) as slow:
         assert results == execute(slow, seed)
 
 

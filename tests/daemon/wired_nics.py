@@ -44,10 +44,12 @@ class _Daemon(Daemon):
 
 
 class WiredNics:
-    """Two NICs, wired to each other, with one connection at first."""
+    """Two NICs, wired to each other, with one connection at first; `loopback`: of the first one to itself."""
 
-    def __init__(self, directory: Path, mode: Mode, rate: str | None = None) -> None:
+    def __init__(self, directory: Path, mode: Mode, rate: str | None = None, *, loopback: bool = False) -> None:
         self._rate = rate
+        self._nic_of = (0, 0) if loopback else (0, 1)
+        """By side of the connection."""
         self._whole = mode == "whole"
         self.loops: list[asyncio.AbstractEventLoop] = []
         self.daemons = [self._daemon(directory, index, mode) for index in range(2)]
@@ -105,8 +107,8 @@ class WiredNics:
             if daemon.turn(events) > daemon.time and not poller.poll(0):
                 return
 
-    def call(self, index: int, request: control.Request, fd: int | None = None) -> control.Reply:
-        reply = reply_to(self.daemons[index], control.encode(request), fd, self)
+    def call(self, side: int, request: control.Request, fd: int | None = None) -> control.Reply:
+        reply = reply_to(self.daemons[self._nic_of[side]], control.encode(request), fd, self)
         assert not isinstance(reply, control.Failed), reply.message
         return reply
 
@@ -117,12 +119,12 @@ class WiredNics:
         return theirs.detach()
 
     def connect(self, port: int = PORT) -> tuple[int, int]:
-        """Connect the first NIC to the second one. Returns the numbers of the streams."""
+        """Connect the first side to the second one. Returns the numbers of the streams."""
         first = len(self.ends)
         bound = self.call(1, control.Bind("0.0.0.0", port), self._end())
         assert isinstance(bound, control.Opened)
         self.call(1, control.Listen(bound.stream, 5))
-        opened = self.call(0, control.Connect(IPS[1], port), self._end())
+        opened = self.call(0, control.Connect(IPS[self._nic_of[1]], port), self._end())
         assert isinstance(opened, control.Opened)
         self.turn(20)
         listening = self.ends[first]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks import sums
 from benchmarks.schedules import execute
 from softnic.bench import allreduce, codec, inputs
 from softnic.experiments import measure
@@ -23,4 +24,5 @@ __all__ = [
     "measure",
     "ratio",
     "seconds_a_call",
+    "sums",
 ]

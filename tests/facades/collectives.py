@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from softnic.collectives import CollectiveEngine, nbytes, schedule
 from softnic.collectives import messages as messages
+from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.messages import (
     CollectiveHeader,
     EngineAbort,
@@ -27,6 +28,8 @@ from softnic.collectives.schedule import (
     tree,
 )
 from softnic.collectives.schedule.hierarchical import groups
+from softnic.collectives.step_engine import StepEngine
+from softnic.collectives.steps import EngineOp
 
 __all__ = [
     "ALGORITHMS",
@@ -36,9 +39,12 @@ __all__ = [
     "EngineAbort",
     "EngineMessage",
     "EngineMessageReader",
+    "EngineOp",
+    "HeaderQueue",
     "RecvBlock",
     "Schedule",
     "SendBlock",
+    "StepEngine",
     "blocks",
     "choose",
     "groups",

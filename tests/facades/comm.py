@@ -6,7 +6,7 @@ from softnic.collectives import elements, framing
 from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
 from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
-from softnic.comm import buffers, execution, matching, messages, scratch
+from softnic.comm import buffers, codec_choice, execution, matching, messages, scratch
 from softnic.comm.bootstrap.presence import Presence, local_ranks
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
@@ -64,6 +64,7 @@ __all__ = [
     "buffers",
     "carried",
     "clear",
+    "codec_choice",
     "connections_of",
     "convert",
     "elements",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from softnic._native import ffi
 from softnic.link import forwarding as forwarding_table
@@ -16,6 +16,9 @@ from softnic.link.rate_limited_log import Log
 from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.link.unknown_sources import program
 from softnic.link.vxlan_counters import VxlanCounters
+
+if TYPE_CHECKING:  # worlds are run without pytest
+    import pytest
 
 __all__ = [
     "AHEAD",

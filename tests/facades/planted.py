@@ -43,9 +43,9 @@ def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let tagged ranges be cut at any byte."""
     tag = SendBuffer.tag
 
-    def plain(self: SendBuffer, given: Tag, position: int, words: bool) -> None:
+    def plain(self: SendBuffer, given: Tag, position: int, words: bool, block: int) -> None:
         del words
-        tag(self, given, position, False)
+        tag(self, given, position, False, block)
 
     monkeypatch.setattr(SendBuffer, "tag", plain)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import TYPE_CHECKING
 
 from softnic.tcp import isn, seq, stack
 from softnic.tcp.algorithms import ALGORITHMS
@@ -38,6 +38,9 @@ from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
 from softnic.tcp.zerocopy import address_of
+
+if TYPE_CHECKING:  # worlds are run without pytest
+    import pytest
 
 __all__ = [
     "ALGORITHMS",

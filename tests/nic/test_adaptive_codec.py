@@ -191,7 +191,7 @@ def test_timers() -> None:
 
 
 @pytest.mark.parametrize("mode", ["fill", "packet"])
-@pytest.mark.parametrize("codec", [AUTO, "auto:inceptionn:7", "auto:bfp:7", "auto:truncate:12"])
+@pytest.mark.parametrize("codec", [AUTO, "auto:inceptionn:7", "auto:bfp:7", "auto:truncate:12", "auto:rht:4"])
 def test_raw_bodies_hold_the_round_trip(mode: Any, codec: str) -> None:
     data = floats(5000).tobytes() + b"abc"
     pair = Pair(offloads={TOS: codec}, mode=mode).handshake()

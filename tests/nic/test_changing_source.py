@@ -15,7 +15,9 @@ from tests.nic.test_parse import restored
 ROUNDS = 1000
 
 
-@pytest.mark.parametrize("codec", ["", "raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16"])
+@pytest.mark.parametrize(
+    "codec", ["", "raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e2m1"]
+)
 def test_every_frame_is_whole_and_says_how_long_it_is(codec: str) -> None:
     """Checksums too are of what was sent. Rooms are so small that a part makes several frames."""
     rng, capacity = np.random.default_rng(91), 1 << 14

@@ -13,7 +13,7 @@ from tests.facades.sim import MemoryNetwork, VirtualClock
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Transfer, TxPart, expected, transfer, two_nodes
 
-CODECS = ["bounded:10", "inceptionn:10", "bfp:7", "truncate:16", "raw"]
+CODECS = ["bounded:10", "inceptionn:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e4m3", "raw"]
 
 
 def mixed(codec: str | None) -> list[TxPart]:

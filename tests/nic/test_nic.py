@@ -87,7 +87,7 @@ def test_the_peers_mss_limits_frames() -> None:
 
 
 @pytest.mark.parametrize("mode", ["fill", "packet"])
-@pytest.mark.parametrize("codec", ["inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "raw"])
+@pytest.mark.parametrize("codec", ["inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "mx:e2m1", "raw"])
 @pytest.mark.parametrize("equal_sizes", [False, True])
 @pytest.mark.parametrize("count", [1, 100, 60_000])
 def test_tagged_floats_arrive_as_the_codec_leaves_them(mode: str, codec: str, equal_sizes: bool, count: int) -> None:

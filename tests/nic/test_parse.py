@@ -234,7 +234,9 @@ def test_gather_copies_and_refuses_what_does_not_fit() -> None:
     assert lib.sn_gather(data, len(data) - 1, pieces, 3, out, 8) == -1
 
 
-@pytest.mark.parametrize("codec", ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16"])
+@pytest.mark.parametrize(
+    "codec", ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:16", "mx:e5m2"]
+)
 @pytest.mark.parametrize("equal_sizes", [0, 1])
 def test_restore_undoes_the_cut(codec: str, equal_sizes: int) -> None:
     data = floats(10_000).tobytes() + b"xy"

@@ -45,26 +45,30 @@ def check_node(node: Node, now: float, disturbed_at: float) -> None:
 
 def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
     """A connection that waits for a silent peer ends within its timeouts."""
-    name = f"{c.state.value} connection {c.local[1]} to {c.peer_name}"
-    config = c.tcp.config
-    if c.state is State.TIME_WAIT:
+    config, state = c.tcp.config, c.state
+    if state is State.TIME_WAIT:
         heard = max(c.last_heard, disturbed_at)
         if now > heard + config.time_wait_s + config.orphan_timeout_s + OVER_S:
-            raise Violation(f"a {name} is kept though nothing was heard for {now - heard:.1f} s")
+            raise Violation(f"{_name(c)} is kept though nothing was heard for {now - heard:.1f} s")
         return
-    if c.state in HANDSHAKE:
+    if state in HANDSHAKE:
         limit = min(c.user_timeout_s, (2 ** (config.syn_retries + 1)) * config.initial_rto_s)
         if now > c.unacked_since + limit + OVER_S:
-            raise Violation(f"a {name} has waited for {now - c.unacked_since:.1f} s")
+            raise Violation(f"{_name(c)} has waited for {now - c.unacked_since:.1f} s")
         return
     heard = max(c.last_heard, c.unacked_since, disturbed_at)
     waits = bool(c.snd.scoreboard) or c.persisting
     if waits and now > heard + c.user_timeout_s + OVER_S:
-        raise Violation(f"a {name} has waited for {now - heard:.1f} s, and its user timeout is {c.user_timeout_s:g} s")
+        limits = f"and its user timeout is {c.user_timeout_s:g} s"
+        raise Violation(f"{_name(c)} has waited for {now - heard:.1f} s, {limits}")
     if c.keepalive is not None:
         idle, interval, count = c.keepalive
         if now > heard + idle + interval * count + c.user_timeout_s + OVER_S:
-            raise Violation(f"a {name} was silent for {now - heard:.1f} s in spite of keepalive {c.keepalive}")
+            raise Violation(f"{_name(c)} was silent for {now - heard:.1f} s in spite of keepalive {c.keepalive}")
+
+
+def _name(c: Connection) -> str:
+    return f"a {c.state.value} connection {c.local[1]} to {c.peer_name}"
 
 
 def _check_memory(c: Connection) -> None:
@@ -76,8 +80,7 @@ def _check_memory(c: Connection) -> None:
     if kept > buffer.capacity + OVER_BYTES:
         raise Violation(f"{kept} bytes wait to be sent, and the buffer has {buffer.capacity}")
     grown = max(0, rcv.capacity - config.receive_buffer) + max(0, buffer.capacity - config.send_buffer)
-    ended = c.state in (State.CLOSED, State.TIME_WAIT)
-    if not ended and grown > config.buffer_memory - c.tcp.budget.free:
+    if grown > config.buffer_memory - c.tcp.budget.free and c.state not in (State.CLOSED, State.TIME_WAIT):
         raise Violation(f"buffers have grown by {grown} bytes that are not in the budget")
 
 

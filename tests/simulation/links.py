@@ -1,6 +1,6 @@
 """A node's connection to the network: an emulated link whose properties change, and that may be cut.
 
-The network is in the world's time, nodes are in their own (local_clock.py): `LocalLink` converts between the two.
+The network is in the world's time, nodes are in their own (local_clock.py): `LocalLink` is between the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from tests.facades.link import EmulatedLink, EmulationSpec, Link
 from tests.facades.packet import Frames
 from tests.facades.sim import MemoryLink
-from tests.simulation.local_clock import LocalClock
 
 LATE_S = 25.0
 """Longest delay of a stale duplicate: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""
@@ -143,9 +142,8 @@ class SimLink(_Wrapper):
 class LocalLink(_Wrapper):
     """The link of a node that has a clock of its own. `time` returns the world's time."""
 
-    def __init__(self, link: Link, clock: LocalClock, time: Callable[[], float]) -> None:
+    def __init__(self, link: Link, time: Callable[[], float]) -> None:
         super().__init__(link)
-        self._clock = clock
         self._time = time
 
     def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
@@ -157,9 +155,8 @@ class LocalLink(_Wrapper):
     def advance(self, now: float) -> None:  # noqa: ARG002
         self._inner.advance(self._time())
 
-    def next_time(self) -> float | None:
-        time = self._inner.next_time()
-        return None if time is None else self._clock.local_deadline(time)
+    def next_time(self) -> None:
+        """None: the owner asks the inner link, in the world's time."""
 
     def tx_space(self, now: float) -> int:  # noqa: ARG002
         return self._inner.tx_space(self._time())

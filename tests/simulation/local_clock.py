@@ -34,10 +34,3 @@ class LocalClock:
         while self.local_time(at) < local:
             at += max(math.ulp(local) / self._rate, math.ulp(at))
         return at
-
-    def local_deadline(self, time: float) -> float:
-        """Return a local time that the clock does not show before this time of the world."""
-        local = self.local_time(time)
-        while self.global_time(local) < time:
-            local += max(math.ulp(local), math.ulp(time))
-        return local

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal, Protocol
 
 from tests.facades.nic import FixedSpeed, Node, SegmentObserver
-from tests.facades.sim import FIRST_IP, TOS, Application, SimNode
+from tests.facades.sim import FIRST_IP, TOS, Application, MemoryLink, SimNode
 from tests.facades.tcp import Connection, Host, State
 from tests.simulation.invariants import check_node
 from tests.simulation.links import LocalLink, SimLink
@@ -45,6 +45,7 @@ class WorldNode(SimNode[WorldApplication]):
         self,
         index: int,
         spec: NodeSpec,
+        port: MemoryLink,
         link: SimLink,
         *,
         time: Callable[[], float],
@@ -53,7 +54,7 @@ class WorldNode(SimNode[WorldApplication]):
         capture: SegmentObserver | None = None,
         fast_path: FastPathMode | None = None,
     ) -> None:
-        super().__init__(link)
+        super().__init__(port)
         self.index = index
         self.name = f"node{index}"
         self.ip = FIRST_IP + index
@@ -94,10 +95,6 @@ class WorldNode(SimNode[WorldApplication]):
         """Start an application that owns these connections."""
         self.start(self.time(), application, *connections)
 
-    def _connections(self) -> list[Connection]:
-        """All connections of the NIC, in an order that does not depend on TCP's tables."""
-        return sorted(self.host.tcp.connections, key=lambda each: (each.local, each.peer))
-
     # Faults
 
     def boot_nic(self) -> None:
@@ -106,7 +103,7 @@ class WorldNode(SimNode[WorldApplication]):
         self.link.discard_waiting(self.time())
         node = Node(
             self.ip,
-            LocalLink(self.link, self.clock, self.time),
+            LocalLink(self.link, self.time),
             rng=random.Random(self._rng.getrandbits(64)),
             offloads={TOS: spec.codec},
             mode=spec.mode,
@@ -123,7 +120,7 @@ class WorldNode(SimNode[WorldApplication]):
 
     def crash(self) -> None:
         """Kill the NIC."""
-        for connection in self._connections():
+        for connection in in_order(self.host.tcp.connections):
             self._trace.on_end(self.time(), self.index, connection, self.local)
         self.shut_down()
         for application in self.applications:
@@ -146,15 +143,23 @@ class WorldNode(SimNode[WorldApplication]):
     def next_time(self) -> float:
         return max(super().next_time(), self.frozen_until) if self.alive else math.inf
 
+    def wake_time(self, node: Node, now: float) -> float:
+        wake, link = super().wake_time(node, now), self.link.next_time()
+        return wake if link is None or link > wake else link
+
     def advance(self, now: float) -> None:
         """Take a turn, and check what must hold. Raises Violation."""
         if self.alive:
-            connections = self._connections()
+            connections = self.host.tcp.connections
             if self._coin is not None:
-                for connection in connections:
+                for connection in in_order(connections):
                     connection.fast_path = self._coin.random() < 0.5
             super().advance(now)
-            for connection in connections:
-                if connection.state is State.CLOSED:
-                    self._trace.on_end(now, self.index, connection, self.local)
+            for connection in in_order([each for each in connections if each.state is State.CLOSED]):
+                self._trace.on_end(now, self.index, connection, self.local)
             check_node(self.node, self.clock.local_time(now), self.clock.local_time(min(now, self.disturbed_at)))
+
+
+def in_order(connections: list[Connection]) -> list[Connection]:
+    """Return connections in an order that does not depend on TCP's tables."""
+    return sorted(connections, key=lambda each: (each.local, each.peer))

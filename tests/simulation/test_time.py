@@ -24,7 +24,6 @@ def test_conversions_of_local_times_are_never_early(seed: int) -> None:
         local = clock.local_time(now)
         assert clock.local_time(clock.global_time(local)) >= local
         assert clock.global_time(local) == pytest.approx(now, abs=1e-6)
-        assert clock.global_time(clock.local_deadline(now)) >= now
 
 
 def test_a_clock_jumps_ahead_and_goes_on() -> None:
@@ -105,13 +104,9 @@ def test_stale_duplicates_arrive_late() -> None:
     assert received == [(0.0, b"x"), (due, b"x")]
 
 
-def test_a_local_link_converts_times() -> None:
+def test_a_local_link_is_in_the_time_of_the_world() -> None:
     two = TwoLinks(EmulationSpec(delay_s=1.0, coalesce_s=0.0))
-    clock, now = LocalClock(1000.0, 2.0), 0.0
-    link = LocalLink(two.a, clock, lambda: now)
+    link = LocalLink(two.a, lambda: 0.0)
     link.send(frame(B, A, b"x"), 1000.0)
-    due = link.next_time()
-    assert due is not None
-    assert due == pytest.approx(1002.0)
-    assert clock.global_time(due) >= 1.0
+    assert two.a.next_time() == 1.0
     assert link.tx_space(1000.0) > 0

@@ -60,3 +60,7 @@ def test_seeds_make_worlds_of_all_kinds() -> None:
     for setting in ("early_write", "tag_ahead", "zero_copy", "nodelay", "whole_blocks"):
         assert {getattr(endpoint, setting) for endpoint in endpoints} == {True, False}
     assert any(node.plain for scenario in scenarios for node in scenario.nodes)
+
+
+def test_an_acknowledgement_waits_for_arp_with_the_fast_path_and_without() -> None:
+    assert try_seed(5334, "on").trace == try_seed(5334, "off").trace

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict, fields
 from pathlib import Path
 from struct import pack
 
@@ -42,7 +42,8 @@ class Trace:
     def on_end(self, now: float, node: int, connection: Connection, local: float) -> None:
         """Add a connection that has ended, or whose NIC has died; `local` is the time of its node."""
         self._hash.update(pack("<dI", now, node))
-        self._hash.update(repr(astuple(connection.info(local))).encode())
+        info = connection.info(local)
+        self._hash.update(repr(tuple(getattr(info, field.name) for field in fields(info))).encode())
 
     def on_rest(self, index: int, node: Node) -> None:
         """Add the counters of a node at the end of the world, but for those that are 0."""

@@ -71,7 +71,7 @@ class World:
         link = SimLink(port, spec.link, spec.seed, accepts, observer, spec.stale_duplicates)
         capture = None if self._recording is None else self._recording.host_observer(index, self._time)
         return WorldNode(
-            *(index, spec, link),
+            *(index, spec, port, link),
             time=self._time,
             log=self.log_line,
             trace=self._trace,

@@ -25,10 +25,12 @@ class ReferenceTagRange(NamedTuple):
     tag: Tag
     words: bool
     """The tag selects an offload: the bytes are floats."""
+    block: int = CUT
+    """Bytes between two places where the range may be cut."""
 
     def cut_before(self, position: int, limit: int) -> int:
         """Returns the last position before `limit` where a segment from `position` may end if more follows."""
-        return max(position, limit - (limit - self.origin) % CUT) if self.words else limit
+        return max(position, limit - (limit - self.origin) % self.block) if self.words else limit
 
 
 class ReferenceSendBuffer:
@@ -122,7 +124,8 @@ class ReferenceSendBuffer:
         Raises ValueError inside a coding block of a tagged range, where no segment may begin or end.
         """
         tag_range = self.tag_range(self.end)
-        if tag_range.words and ((self.end - tag_range.origin) % CUT or size % CUT):
+        block = tag_range.block
+        if tag_range.words and ((self.end - tag_range.origin) % block or size % block):
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
         own = max(self.start, self.zerocopy.end)
         if self.end > own:
@@ -136,9 +139,10 @@ class ReferenceSendBuffer:
         tag_range = self.tag_range(self.end)
         if not tag_range.words:
             return size
-        return 0 if (self.end - tag_range.origin) % CUT else size - size % CUT
+        block = tag_range.block
+        return 0 if (self.end - tag_range.origin) % block else size - size % block
 
-    def tag(self, tag: Tag, position: int, words: bool) -> None:
+    def tag(self, tag: Tag, position: int, words: bool, block: int = CUT) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
         last = self._ranges[-1]
         if tag == last.tag:
@@ -148,7 +152,7 @@ class ReferenceSendBuffer:
         if position == last.start:
             self._ranges.pop()
             self._starts.pop()
-        self._ranges.append(ReferenceTagRange(position, position, tag, words and self._floats))
+        self._ranges.append(ReferenceTagRange(position, position, tag, words and self._floats, block))
         self._starts.append(position)
 
     def no_floats(self) -> None:
@@ -157,9 +161,7 @@ class ReferenceSendBuffer:
         To be called before anything is sent.
         """
         self._floats = False
-        self._ranges = [
-            ReferenceTagRange(tag_range.start, tag_range.origin, tag_range.tag, False) for tag_range in self._ranges
-        ]
+        self._ranges = [ReferenceTagRange(r.start, r.origin, r.tag, False, r.block) for r in self._ranges]
 
     @property
     def last_tag(self) -> Tag:
@@ -183,7 +185,7 @@ class ReferenceSendBuffer:
             return tag_range, end, True
         if flush or not tag_range.words:
             return tag_range, end, flush
-        unit = CUT if self.blocks else _WORD
+        unit = tag_range.block if self.blocks else _WORD
         return tag_range, max(position, end - (end - tag_range.origin) % unit), False
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
@@ -195,8 +197,9 @@ class ReferenceSendBuffer:
         """Records that a segment ended here, if that is an odd cut."""
         index = bisect_right(self._starts, position)
         tag_range = self._ranges[index - 1]
-        if tag_range.words and tag_range.start != position and (position - tag_range.origin) % CUT:
-            self._ranges.insert(index, ReferenceTagRange(position, tag_range.origin, tag_range.tag, tag_range.words))
+        if tag_range.words and tag_range.start != position and (position - tag_range.origin) % tag_range.block:
+            cut = ReferenceTagRange(position, tag_range.origin, tag_range.tag, tag_range.words, tag_range.block)
+            self._ranges.insert(index, cut)
             self._starts.insert(index, position)
 
     def segment_start(self, position: int) -> int:
@@ -204,7 +207,7 @@ class ReferenceSendBuffer:
         tag_range = self.tag_range(position)
         if not tag_range.words:
             return position
-        return max(tag_range.start, position - (position - tag_range.origin) % CUT)
+        return max(tag_range.start, position - (position - tag_range.origin) % tag_range.block)
 
     def release(self, position: int) -> None:
         """Releases what no retransmission needs: everything before `position` is acknowledged."""

@@ -11,6 +11,7 @@ from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, ic
 from tests.facades.tcp import (
     MAX_ENTRIES,
     Closed,
+    Connection,
     EchoReply,
     Neighbours,
     StackCounters,
@@ -21,6 +22,7 @@ from tests.facades.tcp import (
     limit_ephemeral_ports,
     queued_timers,
 )
+from tests.simulation.invariants import reachable
 from tests.tcp.lab import Lab, Pump, Wire, accept
 from tests.tcp.script import ACK, LOCAL, PEER, SYN, Script, state_of
 
@@ -144,6 +146,16 @@ class TestArp:
         assert lab.a.host.counters.dropped_unresolved == 100 - 64
         lab.run(limit_s=10)
         assert lab.a.host.counters.dropped_unresolved == 100
+
+    def test_a_segment_that_waits_for_arp_does_not_keep_its_connection(self) -> None:
+        lab = Lab()
+        connection, peer = lab.pair()
+        forget_neighbours(lab.a.host)
+        connection.abort(lab.now)
+        lab.a.take_events()
+        lab.a.host.next_time()  # forgets the connection's timers
+        assert not any(isinstance(each, Connection) for each in reachable(lab.a.host, beyond=lab.a))
+        assert lab.run(lambda: peer.error == errno.ECONNRESET)
 
 
 class TestPing:

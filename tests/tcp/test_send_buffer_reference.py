@@ -32,7 +32,7 @@ def apply(buffer: SendBuffer | ReferenceSendBuffer, kind: str, size: int, seed: 
             buffer.wrote(len(data))
         elif kind == "tag":
             tag = TAGS[seed % len(TAGS)]
-            buffer.tag(tag, buffer.end + size % 90 - 5, tag.tos != 0)
+            buffer.tag(tag, buffer.end + size % 90 - 5, tag.tos != 0, 512 if seed % 5 == 0 else 64)
         elif kind == "cut":
             buffer.cut_at(min(buffer.end, buffer.start + size))
         elif kind == "lend":

@@ -175,15 +175,8 @@ class SecureChannel:
 
     def _encrypt(self, session: SecureSession, frames: Frames) -> int:
         """Encrypt as many frames as fit; 0 if the session's counter is exhausted."""
-        count: int = lib.sn_encrypt(
-            self._cipher,
-            session.encryptor,
-            ffi.from_buffer("uint8_t[]", frames.data),
-            ffi.from_buffer("uint32_t[]", frames.offsets),
-            ffi.from_buffer("uint32_t[]", frames.lengths),
-            min(len(frames), _OUT_FRAMES),
-            *self._into,
-        )
+        most = min(len(frames), _OUT_FRAMES)
+        count: int = lib.sn_encrypt(self._cipher, session.encryptor, *frames.arrays, most, *self._into)
         return count
 
     def _queue_frames(self, state: _State, frames: Frames) -> None:

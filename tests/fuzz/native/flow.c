@@ -4,124 +4,23 @@
    A step that is refused changes nothing. What is taken keeps the connection in order: positions and deadlines, the sums of
    the scoreboard, the tag ranges; and what is to be sent lies within the peer's window and the bytes written. What the C
    refuses is done here as far as a peer has a say in it: SACK blocks, losses, retransmissions. */
-#include "flow_steps.h"
-#include "fuzz.h"
+#include "connection.h"
 #include "headers.h"
-
-#include <math.h>
 
 enum {
     ACK_FLAG = 0x10,
-    CAPACITY = 1 << 16,
     MOST = 1 << 19,      /* bytes written in all */
-    FRAME = 1514,        /* wire bytes of a full frame */
     OPERATIONS = 12, MAX_OPERATIONS = 400,
 };
 
-static const int64_t ISS = 0x7ffffff0, IRS = 0xffffff00;
 static sn_flow flow;
 static uint8_t *written, *lent; /* memory of the bytes written, and of those sent from where they are */
 static int64_t lent_at;
 static double now, link_full_at;
 
-/* A connection as its handshake leaves it (softnic/tcp/flow.py and its parts). */
-static void open_flow(uint32_t options)
-{
-    sn_connection *c = &flow.connection;
-    memset(&flow, 0, sizeof flow);
-    c->established = c->use_sack = c->fast_path = true;
-    c->use_timestamps = options & 1;
-    c->super_segment = 1 << 16;
-    c->trim_after_s = 1;
-    c->user_timeout_s = 30;
-    c->rto_at = c->pto = c->reo_timer = c->pacing_timer = c->close_at = c->gap_at = INFINITY;
-    c->keepalive_at = c->trim_at = c->path_mtu_until = c->scheduled_at = INFINITY;
-    c->last_heard = c->last_sent_at = c->unacked_since = now;
-    c->last_challenge = -INFINITY;
-    flow.receive = (sn_receive){.irs = IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .fin = -1};
-    flow.receive.scale = options >> 1 & 7;
-    flow.receive.largest = (int64_t)0xffff << flow.receive.scale;
-    flow.timestamps.recent_at = now;
-    flow.timestamps.ts_recent = 0xfffffff0;
-    flow.delayed_ack = (sn_delayed_ack){.delay_s = 0.001, .at = INFINITY, .arrived_at = -INFINITY, .needed = 1};
-    flow.receive_tuning = (sn_receive_tuning){.most = 1 << 22, .position = 1};
-    flow.send = (sn_send){.iss = ISS, .snd_una = 1, .snd_nxt = 1, .mss = 1448, .peer_mss = 1448};
-    flow.send.scale = flow.receive.scale;
-    flow.send.snd_wnd = flow.send.max_wnd = CAPACITY;
-    flow.retransmission_timeout =
-        (sn_retransmission_timeout){.initial_s = 1, .min_s = 0.2, .max_s = 60, .rto = 1};
-    flow.rack = (sn_rack){.sent_at = -INFINITY, .peer_ack_delay_s = 0.001, .probe_end = -1};
-    flow.minimum_rtt = (sn_minimum_rtt){.before = INFINITY, .now = INFINITY, .since = -INFINITY};
-    flow.recovery.is_open = true;
-    flow.congestion = (sn_congestion){.smss = FRAME, .cwnd = 10 * FRAME, .ssthresh = INT64_C(1) << 40};
-    sn_congestion_begin_bbr(&flow.congestion);
-    flow.congestion.algorithm = (options >> 4) % 3 ? (options >> 4) % 3 : SN_BBR;
-    flow.congestion.began_at = NAN;
-    flow.hystart = (sn_hystart){.last = INFINITY, .current = INFINITY, .baseline = INFINITY};
-    flow.pacer.rate = NAN;
-    flow.send_buffer = (sn_send_buffer){.capacity = CAPACITY, .origin = 1, .start = 1, .end = 1, .floats = true};
-    flow.send_buffer.memory_address = (int64_t)(uintptr_t)written;
-    flow.send_buffer.memory_size = 2 * CAPACITY;
-    flow.send_buffer.zerocopy_end = 1;
-    CHECK(sn_send_buffer_tag(&flow.send_buffer, 1, 0, 0, false) == 0);
-    sn_flow_advertise(&flow);
-}
-
-static void check_scoreboard(void)
-{
-    const sn_scoreboard *board = &flow.scoreboard;
-    int64_t sums[3] = {0}, at = flow.send.snd_una;
-    uint8_t before = SN_OUT;
-    for (int64_t index = 0; index < board->count; index++) {
-        const sn_range *range = board->ranges + board->first + index;
-        CHECK(range->start == at && range->end > at && range->wire_bytes >= 0 && range->state <= SN_LOST);
-        CHECK(range->sent_at <= now && !(range->state == SN_SACKED && before == SN_SACKED));
-        sums[range->state] += range->wire_bytes;
-        at = range->end;
-        before = range->state;
-    }
-    CHECK(at == flow.send.snd_nxt && board->highest <= at);
-    CHECK(sums[SN_OUT] == board->pipe && sums[SN_SACKED] == board->sacked && sums[SN_LOST] == board->lost);
-}
-
-static void check_send_buffer(void)
-{
-    const sn_send_buffer *b = &flow.send_buffer;
-    const sn_tag_range *tags = b->tags + b->tags_first;
-    int64_t at = b->runs_count ? b->runs[b->runs_first].start : b->zerocopy_end, outstanding = 0;
-    CHECK(b->start <= flow.send.snd_una && b->tags_count > 0 && tags->start <= b->start);
-    for (int64_t index = 0; index < b->tags_count; index++)
-        CHECK(tags[index].origin <= tags[index].start && (!index || tags[index].start > tags[index - 1].start));
-    for (int64_t index = 0; index < b->runs_count; index++) {
-        const sn_send_run *run = b->runs + b->runs_first + index;
-        CHECK(run->start == at && run->end > at);
-        outstanding += run->copy ? 0 : run->end - run->start;
-        at = run->end;
-    }
-    CHECK(at == b->zerocopy_end && outstanding == b->outstanding);
-}
-
 static void check_flow(const sn_flow *before)
 {
-    const sn_connection *c = &flow.connection;
-    const sn_send *snd = &flow.send;
-    const sn_receive *rcv = &flow.receive;
-    const sn_retransmission_timeout *rtt = &flow.retransmission_timeout;
-    CHECK(before->send.snd_una <= snd->snd_una && snd->snd_una <= snd->snd_nxt && before->send.snd_nxt <= snd->snd_nxt);
-    CHECK(snd->snd_nxt <= flow.send_buffer.end && snd->snd_sml <= snd->snd_nxt);
-    CHECK(0 <= snd->snd_wnd && snd->snd_wnd <= snd->max_wnd);
-    CHECK(before->receive.rcv_nxt <= rcv->rcv_nxt && before->receive.rcv_adv <= rcv->rcv_adv && rcv->unread >= 0);
-    CHECK(c->last_ack_sent <= rcv->rcv_nxt && before->connection.last_ack_sent <= c->last_ack_sent);
-    CHECK(flow.congestion.cwnd >= flow.congestion.smss && flow.congestion.cwnd < INT64_C(1) << 40);
-    CHECK(rtt->srtt >= 0 && rtt->rttvar >= 0 && rtt->min_s <= rtt->rto && rtt->rto <= rtt->max_s);
-    CHECK(c->pto == INFINITY || c->pto < c->rto_at);
-    CHECK((flow.scoreboard.count == 0) == (c->rto_at == INFINITY));
-    CHECK(isnan(flow.pacer.rate) || flow.pacer.rate > 0);
-    CHECK(isfinite(flow.pacer.free_at) && isfinite(flow.receive_tuning.round_ends));
-    CHECK(flow.delayed_ack.frames >= 0 && flow.delayed_ack.needed >= 1 && !isnan(flow.delayed_ack.at));
-    CHECK(before->scoreboard.delivered <= flow.scoreboard.delivered);
-    check_scoreboard();
-    check_send_buffer();
+    check_connection(&flow, before, now);
 }
 
 /* What Python does with an acknowledgement that the C refuses, with up to two SACK blocks (softnic/tcp/ack.py). */
@@ -211,7 +110,7 @@ static void check_output(const sn_output *out, int64_t frames, uint32_t done)
     CHECK(out->start == flow.send.snd_nxt && out->end > out->start && out->end <= b->end);
     CHECK(out->end <= flow.send.snd_una + flow.send.snd_wnd);
     const sn_tag_range *first = sn_send_buffer_tag_range(b, out->start);
-    CHECK(first == sn_send_buffer_tag_range(b, out->end - 1) && out->block_offset < 64);
+    CHECK(first == sn_send_buffer_tag_range(b, out->end - 1) && out->block_offset < SN_LONGEST_BLOCK);
     if (out->start >= b->zerocopy_end) {
         CHECK(out->data == written + (out->start - b->origin) && out->data + (out->end - out->start) <= written + 2 * CAPACITY);
         return;
@@ -266,7 +165,8 @@ static void send(input *in)
     }
     int64_t taken = out.end - out.start, some = take8(in); /* the NIC may take less, in whole frames */
     if (sn_send_buffer_tag_range(&flow.send_buffer, out.start)->words) {
-        some = 64 * (1 + some) - out.block_offset;
+        const int64_t block = sn_send_buffer_tag_range(&flow.send_buffer, out.start)->block;
+        some = block * (1 + some) - out.block_offset % block;
     } else {
         CHECK(taken <= out.frames * flow.send.mss);
         some = some ? some * flow.send.mss : taken;
@@ -293,7 +193,7 @@ static void write_zerocopy(int64_t size)
 {
     sn_send_buffer *b = &flow.send_buffer;
     const sn_tag_range *range = sn_send_buffer_last_range(b);
-    if (range->words && ((b->end - range->origin) % 64 || size % 64))
+    if (range->words && ((b->end - range->origin) % range->block || size % range->block))
         return;
     if (!size || lent_at + size > MOST || b->end + size >= MOST || range->start > b->end)
         return;
@@ -305,7 +205,8 @@ static void tag(uint32_t number)
 {
     sn_send_buffer *b = &flow.send_buffer;
     if (b->end >= sn_send_buffer_last_range(b)->start)
-        CHECK(sn_send_buffer_tag(b, b->end + (number >> 4), number, 0x28, number & 1) == 0);
+        CHECK(sn_send_buffer_tag(b, b->end + (number >> 4), number, 0x28, number & 1,
+                                 number & 2 ? SN_LONGEST_BLOCK : SN_BLOCK) == 0);
 }
 
 /* Fields that change the path, each on and off again. */
@@ -341,7 +242,7 @@ static void retransmit(input *in)
         CHECK(sn_scoreboard_mark_head_lost(board, FRAME) == 0);
     else
         sn_scoreboard_time_out(board, flow.retransmission_timeout.srtt, 0, now);
-    check_scoreboard();
+    check_scoreboard(&flow, now);
     if (how & 4)
         sn_scoreboard_undo_lost_marks(board);
     else
@@ -353,7 +254,7 @@ static void retransmit(input *in)
     end = end < flow.send.snd_nxt ? end : flow.send.snd_nxt;
     if (end > lost[0])
         CHECK(sn_scoreboard_sent_again(board, lost[0], end, end - begin, now) == 0);
-    check_scoreboard();
+    check_scoreboard(&flow, now);
 }
 
 static void operate(input *in)
@@ -384,7 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     now = 100;
     link_full_at = -INFINITY;
     lent_at = 0;
-    open_flow(take8(&in));
+    open_connection(&flow, take8(&in), written, now);
     for (int left = MAX_OPERATIONS; left && in.left; left--)
         operate(&in);
     free(flow.scoreboard.ranges);
