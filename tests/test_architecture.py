@@ -29,6 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The first process of a host starts its NIC.
     "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
     "softnic.MPI": {"comm", "collectives"},
+    # The package of this name on the search path of programs that import mpi4py.
+    "softnic.mpi4py": {"MPI"},
     # Gradients lie in registered memory.
     "softnic.gradients": {"comm", "codecs", "ipc"},
     # torch runs this whenever it is imported; it imports the backend when a process group is made.
@@ -82,6 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "extras",
         "ipc",
         "model",
+        "mpi4py",
         "socket",
         "tcp",
         "units",
@@ -221,7 +224,7 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
 
 
 FACADES = ROOT / "tests" / "facades"
-PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".ray", ".socket", ".torch"}
+PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".mpi4py", ".ray", ".socket", ".torch"}
 """Public modules, after "softnic". Every other module is internal."""
 PUBLIC_PRIVATE = {
     "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",

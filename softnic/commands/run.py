@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from softnic import mpi4py
 from softnic.cluster import Cluster
 from softnic.cluster.kernel import KernelCluster
 from softnic.commands import CommandError
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "output begin with the rank. If a rank fails, the others are ended, and its exit code is this command's.\n\n"
         "If the `python` on PATH has no softnic, ranks run the interpreter of this command.\n\n"
         "With --kernel, ranks use ordinary sockets of their kernels, whose interfaces are the NICs.\n\n"
+        "With --mpi4py, `from mpi4py import MPI` gives softnic.MPI.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
@@ -45,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel", action="store_true", help="run every rank in a network namespace, with the kernel's sockets"
     )
+    parser.add_argument("--mpi4py", action="store_true", help="have `import mpi4py` find softnic.MPI")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command of every rank")
 
 
@@ -55,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.kernel:
         command = with_softnic(command)
     with start_cluster(args, args.codec, KernelCluster if args.kernel else Cluster) as cluster:
-        ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ})
+        shim = mpi4py.environment(os.environ) if args.mpi4py else {}
+        ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ, **shim})
         try:
             return _show(ranks)
         finally:

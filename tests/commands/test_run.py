@@ -66,6 +66,12 @@ def test_ranks_share_the_cores_by_default(softnic: Softnic) -> None:
     assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2", SOFTNIC_THREADS="3")[1] == "[0] 2 3\n"
 
 
+def test_programs_for_mpi4py_run_unchanged(softnic: Softnic) -> None:
+    program = "from mpi4py import MPI; comm = MPI.COMM_WORLD; print(comm.size, comm.allreduce(comm.rank))"
+    code, out, err = softnic("run", "-n", "2", "--mpi4py", "--", sys.executable, "-c", program)
+    assert (code, sorted(out.splitlines())) == (0, ["[0] 2 1", "[1] 2 1"]), err
+
+
 @pytest.mark.parametrize(
     ("dies", "code", "line"),
     [
