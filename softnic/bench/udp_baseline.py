@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import select
 import socket
 import struct
 import sys
 import time
+from multiprocessing.connection import wait
 
 from softnic.experiments.child_process import report_json
 from softnic.experiments.measure import own_cpu_s
@@ -40,7 +40,7 @@ def read(host: str) -> None:
         buffer, received = bytearray(1 << 16), 0
         began = ended = 0.0
         cpu = own_cpu_s()
-        while select.select([receiver], [], [], IDLE_S if began else START_S)[0]:
+        while wait([receiver], IDLE_S if began else START_S):
             began = began or time.monotonic()
             try:
                 while True:

@@ -11,8 +11,8 @@ The UDP sockets of the NICs are in the caller's namespace, as in any cluster.
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 
 from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import START_S, ClusterError, last_line, node_ip
@@ -68,7 +68,7 @@ class KernelCluster(Cluster):
             for fd in (stdin, ready_write, output):
                 os.close(fd)
         try:
-            if not select.select([ready], [], [], START_S)[0] or not os.read(ready, 64):
+            if not wait([ready], START_S) or not os.read(ready, 64):
                 raise ClusterError(f"no network namespace for node {node}: {last_line(log)}")
         finally:
             os.close(ready)

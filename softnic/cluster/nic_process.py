@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import select
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Literal
 
@@ -143,7 +143,7 @@ def wait_for_nic(nic: SupervisedProcess, ready: int, deadline: float, name: str,
     ClusterError
         With the last line of the log, if the NIC ends or is not ready in time.
     """
-    if not select.select([ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
+    if not wait([ready], max(0.0, deadline - time.monotonic())):
         raise ClusterError(
             f"{name} was not ready in {START_S:.0f} s: is the machine very busy, or the process stopped?"
         )

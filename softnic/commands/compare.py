@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-n", "--nodes", type=count(1, 64), metavar="N", help="ranks that train (4; quick: 2)")
     add("--steps", type=count(1), metavar="N", help="steps of every training (the preset's)")
     add("--batch", type=count(1), metavar="N", help="samples per rank and step (the preset's)")
+    add("--looks", type=count(1), metavar="N", help="evaluations of every training, at equal intervals (5; quick: 2)")
     add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
     add("--text", type=Path, metavar="FILE", help="text for the transformer (Python's language reference)")
     add("--seed", type=count(0), default=7, metavar="N", help="seed of weights and the order of samples (7)")
@@ -86,7 +87,8 @@ def _plan(args: argparse.Namespace) -> plan.ComparisonPlan:
     trainings = {}
     for name in dict.fromkeys(args.models or preset.models):
         given = preset.trainings[name]
-        trainings[name] = replace(given, steps=args.steps or given.steps, batch=args.batch or given.batch)
+        chosen = {key: getattr(args, key) for key in ("steps", "batch", "looks") if getattr(args, key)}
+        trainings[name] = replace(given, **chosen)
     _check_data(args, trainings)
     return plan.ComparisonPlan(
         methods=tuple(dict.fromkeys(args.methods or preset.methods)),

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from typing import Any, Protocol
 
 from softnic.experiments.report import MeasurementError
@@ -98,7 +98,7 @@ class ChildProcess:
         deadline = time.monotonic() + limit_s
         while not self.has_event:
             left_s = deadline - time.monotonic()
-            if not select.select([self._out], [], [], max(0.0, left_s))[0]:
+            if not wait([self._out], max(0.0, left_s)):
                 raise MeasurementError(f"{self._name} reported nothing for {limit_s:.0f} s: measure less at a time")
             data = os.read(self._out, 1 << 16)
             if not data:

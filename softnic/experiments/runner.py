@@ -10,12 +10,12 @@ run: `collect` raises one line that names a rank which failed by its own fault.
 from __future__ import annotations
 
 import os
-import select
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing.connection import wait
 from typing import Any
 
 from softnic.cluster import Cluster
@@ -130,5 +130,5 @@ def _ready(processes: Mapping[int, ChildProcess], limit_s: float) -> list[int]:
     buffered = [rank for rank, process in processes.items() if process.has_event]
     if buffered:
         return buffered
-    readable = select.select(list(processes.values()), [], [], limit_s)[0]
+    readable = wait(list(processes.values()), limit_s)
     return [rank for rank, process in processes.items() if process in readable]

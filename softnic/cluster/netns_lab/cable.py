@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import wait
 from typing import Any
 
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, HostError, NetnsHost, join
@@ -46,7 +46,7 @@ class Cable:
     def _line(self) -> str:
         assert self._process.stdout is not None
         line: str = ""
-        if select.select([self._process.stdout], [], [], ANSWER_S)[0]:
+        if wait([self._process.stdout], ANSWER_S):
             line = self._process.stdout.readline()
         if not line:
             raise HostError("the cable does not answer")

@@ -28,6 +28,8 @@ from softnic.units import text_bytes
 
 REFERENCE = "exact"
 """The method that others are compared with."""
+ALLOWED_POINTS, ALLOWED_BITS = 0.003, 0.01
+"""How much worse than the exact training's last score counts as that score: of accuracy, and in bits per character."""
 DIVERGED = "diverged"
 CURVES = "curves.csv"
 SUMMARY = "summary.csv"
@@ -50,6 +52,9 @@ class TrainingRow:
     last_ratio: float | None = column("at the end", ".1f")
     """The same in the last interval, after methods have warmed up."""
     train_s: float = column("training s", ".1f")
+    to_exact_s: float | None = column("s to exact's", ".1f")
+    """Training time until an evaluation shows the score at the end of the exact training, less 0.3 points or 0.01 bits.
+    None: never."""
     speed_up: float | None = column("speed-up")
     step_s: float = column("step ms", milliseconds)
     """Mean."""
@@ -80,11 +85,21 @@ def _row(result: TrainingResult, reference: TrainingResult | None) -> TrainingRo
         ratio=None if reference is None else reference.last.wire_bytes / last.wire_bytes,
         last_ratio=None if reference is None else _last_bytes(reference) / _last_bytes(result),
         train_s=last.train_s,
+        to_exact_s=None if against is None else _seconds_to(result, against),
         speed_up=None if reference is None else reference.last.train_s / last.train_s,
         step_s=last.train_s / last.step,
         exchange_s=last.exchange_s / last.step,
         cpu_s=last.cpu_s / last.step,
     )
+
+
+def _seconds_to(result: TrainingResult, score: float) -> float | None:
+    """Return the training time at the first evaluation that is about as good as `score`; None: none is."""
+    text = torch_models.reads_text(result.model)
+    for look in result.evaluations:
+        if look.score <= score + ALLOWED_BITS if text else look.score >= score - ALLOWED_POINTS:
+            return look.train_s
+    return None
 
 
 def _last_bytes(result: TrainingResult) -> int:
@@ -176,6 +191,7 @@ def _note(model: str) -> str:
     return (
         f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: all frames of all NICs in all steps. "
         "Ratio: the exact training's bytes to these, over all steps; at the end: over the last interval, after methods "
-        "have warmed up. Exposed exchange and CPU (of all ranks and NICs): per step, in ms. CPU divided by this "
-        "machine's cores is the least time that a step takes here, on any links."
+        "have warmed up. Seconds to exact's: training time until an evaluation shows the exact training's last score, "
+        "less 0.3 points or 0.01 bits; empty: never. Exposed exchange and CPU (of all ranks and NICs): per step, in "
+        "ms. CPU divided by this machine's cores is the least time that a step takes here, on any links."
     )

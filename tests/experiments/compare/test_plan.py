@@ -66,7 +66,7 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
 def test_presets_have_all_models_and_known_methods() -> None:
     for preset in plan.PRESETS.values():
         assert set(preset.models) <= set(preset.trainings) == set(torch_models.NAMES)
-        assert len({*map(methods.check, preset.methods)}) == 15
+        assert len({*map(methods.check, preset.methods)}) == 18
         assert preset.methods[0] == report.REFERENCE
 
 
@@ -152,6 +152,7 @@ def test_rows_compare_trainings_with_the_exact_one() -> None:
         ratio=5.0,
         last_ratio=5.0,
         train_s=10.0,
+        to_exact_s=None,
         speed_up=5.0,
         step_s=1.0,
         exchange_s=0.2,
@@ -160,7 +161,26 @@ def test_rows_compare_trainings_with_the_exact_one() -> None:
     (lost,) = report.rows([EXACT, SMALL, LOST], "transformer")
     assert (lost.score, lost.loss, lost.score_change, lost.ratio) == (None, None, None, 1.0)
     (alone,) = report.rows([SMALL], "hdc")
-    assert (alone.ratio, alone.speed_up, alone.score_change, alone.last_ratio) == (None,) * 4
+    assert (alone.ratio, alone.speed_up, alone.score_change, alone.last_ratio, alone.to_exact_s) == (None,) * 5
+
+
+@pytest.mark.parametrize(
+    ("model", "scores", "expected"),
+    [
+        ("hdc", (0.8969, 0.9), 25.0),
+        ("hdc", (0.8971, 0.85), 2.0),
+        ("hdc", (0.3, 0.85), None),
+        ("transformer", (0.909, 0.95), 2.0),
+        ("transformer", (0.911, 0.9), 25.0),
+    ],
+)
+def test_the_time_to_the_exact_score_is_that_of_the_first_evaluation_about_as_good(
+    model: str, scores: tuple[float, float], expected: float | None
+) -> None:
+    first, last = evaluations(5, scores[1])
+    result = TrainingResult(model, "bounded:10", (replace(first, score=scores[0]), last), 3.0)
+    (_, row) = report.rows([replace(EXACT, model=model), result], model)
+    assert row.to_exact_s == expected
 
 
 COMPARISON = Comparison(PLAN, [EXACT, SMALL, LOST], [FailedTraining("transformer", "bounded:10", "rank 1: it broke")])
