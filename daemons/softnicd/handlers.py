@@ -17,7 +17,7 @@ from softnicd.event_log import EventLog
 
 PAGE = 100
 """Streams in one NicStats: as many as fit into a packet."""
-_TAKE_FD = (control.Bind, control.Connect, control.Capture, control.Register, control.Join)
+_TAKE_FD = (control.Open, control.Bind, control.Connect, control.Capture, control.Register, control.Join)
 
 Handler = Callable[[Any, int | None, object], control.Reply]
 

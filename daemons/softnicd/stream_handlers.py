@@ -25,6 +25,7 @@ MAX_WRITE_BLOCKER = 64 << 20
 _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
+    (socket.SOL_SOCKET, socket.SO_REUSEADDR): ("reuse_address", 0, 2**31),
     (socket.SOL_SOCKET, socket.SO_LINGER): ("reset_on_close", 0, 1),
     (SOL_NIC, NIC_BLOCKS): ("blocks", 0, 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
@@ -56,10 +57,12 @@ class StreamHandlers:
         self._regions = regions
         self._pid_of = pid_of
         self.by_request: dict[type, Handler] = {
+            control.Open: self._open,
             control.Bind: self._bind,
             control.Listen: self._listen,
             control.Connect: self._connect,
             control.SetOption: self._set_option,
+            control.QueryOption: self._query_option,
             control.QueryStream: self._status,
             control.Register: self._register,
             control.Unregister: self._unregister,
@@ -74,12 +77,26 @@ class StreamHandlers:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
+    def _open(self, _request: control.Open, fd: int | None, client: object) -> control.Opened:
+        stream = self._add(self._checked_fd(fd), client)
+        return control.Opened(stream.number, ipv4.text(stream.ip), stream.port)
+
     def _bind(self, request: control.Bind, fd: int | None, client: object) -> control.Opened:
-        fd = self._checked_fd(fd)
         address = self._own_address(request.address)
-        port = self._streams.host.reserve(checked_port(request.port), request.reuse)
-        stream = self._add(fd, client)
-        stream.ip, stream.port = address, port
+        if request.stream:
+            if fd is not None:
+                raise OSError(errno.EINVAL, "an open stream needs no file descriptor")
+            stream = self._stream(request.stream)
+            if stream.port or stream.connection is not None:
+                raise OSError(errno.EINVAL, "the stream is bound already")
+            reuse = request.reuse or bool(stream.settings.reuse_address)
+            stream.port = self._streams.host.reserve(checked_port(request.port), reuse)
+        else:
+            fd = self._checked_fd(fd)
+            port = self._streams.host.reserve(checked_port(request.port), request.reuse)
+            stream = self._add(fd, client)
+            stream.port = port
+        stream.ip = address
         return control.Opened(stream.number, ipv4.text(address), stream.port)
 
     def _checked_fd(self, fd: int | None) -> int:
@@ -127,7 +144,7 @@ class StreamHandlers:
                 self._streams.table.forget(stream)  # the file descriptor stays the caller's to close
                 raise
         if fd is not None:
-            raise OSError(errno.EINVAL, "a bound stream needs no file descriptor")
+            raise OSError(errno.EINVAL, "an open stream needs no file descriptor")
         stream = self._stream(request.stream)
         if stream.connection is not None or stream.listener is not None:
             raise OSError(errno.EISCONN, "the stream is in use")
@@ -168,6 +185,19 @@ class StreamHandlers:
             stream.settings = dataclasses.replace(stream.settings, **changed)
             stream.apply(self._streams.now())
         return control.Done()
+
+    def _query_option(self, request: control.QueryOption, _fd: int | None, _client: object) -> control.OptionValue:
+        settings = self._streams.table.settings(request.stream)
+        if settings is None:
+            raise OSError(errno.EBADF, f"the NIC has no stream {request.stream}")
+        option = (request.level, request.name)
+        if option == (SOL_NIC, NIC_CODEC):
+            return control.OptionValue(settings.codec)
+        if option == (socket.IPPROTO_TCP, socket.TCP_CONGESTION):
+            return control.OptionValue(settings.congestion or self._streams.host.tcp.config.congestion)
+        if option not in _OPTIONS:
+            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(*option)}")
+        return control.OptionValue(getattr(settings, _OPTIONS[option][0]))
 
     def _status(self, request: control.QueryStream, _fd: int | None, _client: object) -> control.StreamInfo:
         info = self._streams.table.status(request.stream, self._streams.now(), request.clear)

@@ -156,6 +156,14 @@ class StreamTable:
             closed.final = msgspec.structs.replace(closed.final, error=0, error_message="")
         return info
 
+    def settings(self, number: int) -> Settings | None:
+        """The options of a stream, closed ones included."""
+        stream = self.streams.get(number)
+        if stream is not None:
+            return stream.settings
+        closed = self._closed.get(number)
+        return None if closed is None else closed.stream.settings
+
     def page(self, after: int, limit: int, now: float) -> list[StreamInfo]:
         """The states of at most `limit` open streams with numbers above `after`, in order."""
         numbers = heapq.nsmallest(limit, (number for number in self.streams if number > after))

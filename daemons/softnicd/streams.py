@@ -67,6 +67,7 @@ class Settings:
     congestion: str = ""
     """Empty: the NIC's default."""
     reset_on_close: int = 0
+    reuse_address: int = 0
 
     @property
     def tag(self) -> Tag:

@@ -70,12 +70,23 @@ class Ping(msgspec.Struct, frozen=True, tag=True):
     """Checks that the NIC answers, at a constant cost. Reply: Done."""
 
 
+class Open(msgspec.Struct, frozen=True, tag=True):
+    """Creates a stream, with the file descriptor that is passed, that is neither bound nor connected. Reply: Opened.
+
+    For programs that keep nothing of their own about a stream: Bind and Connect then name it by number.
+    """
+
+
 class Bind(msgspec.Struct, frozen=True, tag=True):
-    """Reserves a local address for the stream whose file descriptor is passed (port 0: any). Reply: Opened."""
+    """Reserves a local address (port 0: any) for a stream, or (stream 0) the one whose file descriptor is passed.
+
+    Reply: Opened.
+    """
 
     address: str
     port: int
     reuse: bool = False
+    stream: int = 0
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
@@ -86,7 +97,7 @@ class Listen(msgspec.Struct, frozen=True, tag=True):
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Connects a bound stream, or (stream 0) the one whose file descriptor is passed. Reply: Opened."""
+    """Connects a stream, or (stream 0) the one whose file descriptor is passed. Reply: Opened."""
 
     address: str
     port: int
@@ -104,6 +115,14 @@ class SetOption(msgspec.Struct, frozen=True, tag=True):
     level: int
     name: int
     value: int | str
+
+
+class QueryOption(msgspec.Struct, frozen=True, tag=True):
+    """getsockopt, for an option that SetOption takes. Reply: OptionValue."""
+
+    stream: int
+    level: int
+    name: int
 
 
 class QueryStream(msgspec.Struct, frozen=True, tag=True):
@@ -198,6 +217,10 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     stream: int
     address: str
     port: int
+
+
+class OptionValue(msgspec.Struct, frozen=True, tag=True):
+    value: int | str
 
 
 class Registered(msgspec.Struct, frozen=True, tag=True):
@@ -304,10 +327,12 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
 Request = (
     QueryNic
     | Ping
+    | Open
     | Bind
     | Listen
     | Connect
     | SetOption
+    | QueryOption
     | QueryStream
     | QueryStats
     | Capture
@@ -316,7 +341,7 @@ Request = (
     | Join
     | AddPeer
 )
-Reply = NicInfo | Opened | Registered | Done | Failed | StreamInfo | NicStats
+Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | NicStats
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode

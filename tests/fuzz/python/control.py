@@ -67,6 +67,7 @@ def seeds() -> Iterator[bytes]:
         control.SetOption(0, SOL_NIC, NIC_CODEC, "auto"),
     ]
     asked = [
+        control.QueryOption(2, tcp, socket.TCP_NODELAY),
         control.QueryStream(2),
         control.QueryStream(3, True),
         control.QueryStats(),
@@ -84,6 +85,8 @@ def seeds() -> Iterator[bytes]:
         ("s", control.Connect("10.77.0.2", 80)),
         ("-", control.Unregister(1)),
         ("u", control.Register()),
+        ("s", control.Open()),
+        ("-", control.Bind("0.0.0.0", 0, stream=1)),
     ]
     group: _Packets = [("p", control.Join(0, [0, 2], [0, 3])), ("p", control.Join(0, [0], [0]))]
     yield _lines([*pair, *(("-", option) for option in options), *(("-", request) for request in asked)])
