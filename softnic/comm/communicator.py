@@ -5,9 +5,10 @@ the network compressed by the NICs, with `codec` ("bounded:10"; None: the one of
 which must be the same at all ranks). After a reduction all ranks have the same bits, compressed or not, and the same in
 every run; another algorithm or number of ranks may give others.
 
-Calls raise CommError (MPI.Exception); for this rank's own arguments ArgumentError, which is a ValueError too. A dead
-rank or NIC, and ranks that make different calls, are an error on every rank within 5 s that names the rank and the
-call. Buffers to be written are undefined then, and the communicator has ended (state.py).
+Calls raise CommError (MPI.Exception); for this rank's own arguments ArgumentError, which is a ValueError too, and after
+which the communicator is as usable as before. A dead rank or NIC, and ranks that make different calls, are an error on
+every rank within 5 s that names the rank and the call. Buffers to be written are undefined then, and the communicator
+has ended (state.py).
 """
 
 from __future__ import annotations

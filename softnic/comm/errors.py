@@ -7,7 +7,7 @@ import threading
 
 
 class CommError(RuntimeError):
-    """A communication call failed, on this rank or another; the communicator is of no further use.
+    """A communication call failed, on this rank or another. Unless it is an ArgumentError, the communicator has ended.
 
     Attributes
     ----------
@@ -27,7 +27,10 @@ class CommError(RuntimeError):
 
 
 class ArgumentError(CommError, ValueError):
-    """This rank's own arguments are wrong. The other ranks of the call get a CommError that says so."""
+    """This rank's own arguments are wrong, or do not fit the message received. The communicator remains usable.
+
+    The other ranks wait for this rank's next call.
+    """
 
 
 class LaunchError(CommError, ValueError):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from softnic.comm import messages
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S
 from softnic.comm.offload_queue import PostedRequest
 from softnic.comm.peer import CREDIT_BYTES, Peer
@@ -49,12 +49,22 @@ class Message:
 
 @dataclass(eq=False)
 class PendingRecv:
-    """A receive in progress. `place` returns the memory for a message, or raises CommError if it does not fit."""
+    """A receive in progress. `place` returns the memory for a message, or raises ArgumentError if it does not fit."""
 
     source: int
     tag: int
     place: Callable[[Message], memoryview]
     message: Message | None = None
+    misfit: ArgumentError | None = None
+    """Why the message does not fit; it is received, and dropped."""
+
+    def memory(self, message: Message) -> memoryview:
+        """Return the memory for a message, memory of its own if it does not fit."""
+        try:
+            return self.place(message)
+        except ArgumentError as error:
+            self.misfit = error
+            return memoryview(bytearray(message.announce.size))
 
     def matches(self, source: int, announce: messages.Announce) -> bool:
         return (
@@ -90,7 +100,7 @@ class Matcher:
         compressed = announce.compressed
         message, receive = self._match(peer.rank, announce, RecvOp(announce.size, announce.codec if compressed else ""))
         if receive is not None:
-            message.transfer.data = receive.place(message)
+            message.transfer.data = receive.memory(message)
         else:
             self._hold(peer.rank)
         peer.channel(compressed).receive(message.transfer)
@@ -172,7 +182,7 @@ class Matcher:
             first = receive.message = min(matching, key=lambda message: message.order)
             self._waiting[first.source].remove(first)
             if first.held is None:
-                first.transfer.data = receive.place(first)
+                first.transfer.data = receive.memory(first)
         else:
             self._receives.append(receive)
 
@@ -188,15 +198,20 @@ class Matcher:
         return False
 
     def end_receive(self, receive: PendingRecv) -> Message:
-        """Complete a receive: a message that was held is copied to the memory that `receive.place` returns."""
+        """Complete a receive: a message that was held is copied to the memory that `receive.place` returns.
+
+        Raises ArgumentError if the message does not fit: it is dropped.
+        """
         assert receive.message is not None
         message = receive.message
         if message.held is not None:
-            receive.place(message)[:] = message.held
+            receive.memory(message)[:] = message.held
             self._held[message.source] -= message.announce.size
         if message.announce.data is not None:
             self._return_credit(self._progress.peers[message.source], message.announce.size)
         self._hold(message.source)
+        if receive.misfit is not None:
+            raise receive.misfit
         return message
 
     def _return_credit(self, peer: Peer, size: int) -> None:
@@ -212,17 +227,17 @@ class Matcher:
                 peer = self._progress.peers[message.source]
                 self._check_unblocked(peer)
             return message.transfer.is_complete
+        if receive.source == self._progress.rank or not self._progress.peers:
+            raise ArgumentError("this rank has sent itself no such message")
         sources = self._progress.peers if receive.source == ANY else (receive.source,)
         reasons = [self._why_silent(source) for source in sources]
         if all(reasons):
             rank = receive.source if len(reasons) == 1 else None
-            raise CommError("; ".join(reasons) or "no other rank is there", rank=rank)
+            raise CommError("; ".join(reasons), rank=rank)
         return False
 
     def _why_silent(self, source: int) -> str:
         """Return why no further message can arrive from a rank; empty if one can."""
-        if source == self._progress.rank:
-            return "this rank has sent itself no such message"
         peer = self._progress.peers[source]
         if peer.absent:
             return str(self._progress.missing(peer, "sending such a message"))

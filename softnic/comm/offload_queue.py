@@ -196,6 +196,10 @@ class OffloadQueue:
         """The oldest request that is not settled."""
         return next(iter(self._outstanding.values()), None)
 
+    def is_pending_after(self, number: int) -> bool:
+        """Return whether a collective later than this number is not settled."""
+        return any(each > number for each in self._outstanding)
+
     def advance(self) -> None:
         """Read completions, and send what the NIC takes now.
 

@@ -14,7 +14,7 @@ from softnic.comm import buffers, messages
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
 from softnic.comm.connections import CommConnections
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError
 from softnic.comm.matching import ANY, Message, PendingRecv
 from softnic.comm.public_names import PublicNames
 
@@ -249,9 +249,9 @@ def _takes(array: Array) -> str:
     return f"the receive buffer takes {array.size} x {name_of(array.dtype)}"
 
 
-def _misfit(message: Message, expected: str) -> CommError:
+def _misfit(message: Message, expected: str) -> ArgumentError:
     announce = message.announce
     size = _carried_as(named(announce.dtype), announce.codec).itemsize if announce.dtype else 1
     what = f"{announce.size // size} x {announce.dtype}" if announce.dtype else "an object"
     by = f" with {announce.codec}" if announce.codec else ""
-    return CommError(f"rank {message.source} sent {what}{by}, tag {announce.tag}: {expected}", rank=message.source)
+    return ArgumentError(f"rank {message.source} sent {what}{by}, tag {announce.tag}: {expected}", rank=message.source)

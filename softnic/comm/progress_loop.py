@@ -104,9 +104,9 @@ class ProgressLoop:
     def run(self, name: str, turn: Callable[[], bool]) -> None:
         """Call `turn`, which may start and check anything, whenever something has happened, until it returns True.
 
-        Raises CommError, which ends the communicator; `name` stands for the call in its text.
+        Every error ends the communicator; `name` stands for the call in its text.
         """
-        with self._state.call(name) as connections:
+        with self._state.call(name, refusable=False) as connections:
             self._connections = connections
             connections.progress.watch(self._waker.fd, select.POLLIN)
 

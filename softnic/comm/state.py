@@ -1,11 +1,12 @@
-"""The life of a communicator: its ranks connect at the start, the first error ends it, and it is left at the end.
+"""The life of a communicator: its ranks connect at the start, a failure ends it, and it is left at the end.
 
 COMM_WORLD starts with the first question for a rank or the number of ranks, or with the first call: from then on a
 thread joins the other ranks, while the program loads its data. The first call waits for that thread.
 
-Every error inside a call, on any rank, is reported to the other ranks and ends the communicator on all of them. After a
-call that only some ranks made, the bytes on the connections have no meaning; and a rank that would wait for ever gets
-an error instead.
+A call that is refused, for its arguments or because an object cannot be pickled, has sent nothing: the communicator
+remains usable, and other ranks wait for this one's next call. Every other error, on any rank, is reported to the other
+ranks and ends the communicator on all of them. After a collective that only some ranks made, the bytes on the
+connections have no meaning; and a rank that would wait for ever gets an error instead.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class CommunicatorState:
         self._ended = ""
         """Why no call can be made any more."""
         self._at_fault: int | None = None
+        self._refused = ""
+        """The error of the last call, if that was refused."""
         self._reported = False
         """The end was reported to the other ranks."""
         self._joined = False
@@ -112,36 +115,62 @@ class CommunicatorState:
         return bool(self._ended)
 
     @contextmanager
-    def call(self, name: str) -> Iterator[CommConnections]:
-        """Context of a communication call. The first one makes the connections; an error ends the communicator."""
+    def call(self, name: str, *, refusable: bool = True) -> Iterator[CommConnections]:
+        """Context of a communication call. The first one makes the connections.
+
+        Parameters
+        ----------
+        name
+            Of the call, for errors.
+        refusable
+            Whether the communicator remains usable after an error before the call has posted anything. Otherwise every
+            error ends it.
+        """
         where = f"{name} on rank {self.launch.rank}"
         with self._lock:
             self._check(where, name)
+            posted_before: int | None = None
             try:
-                if self._connections is None:
-                    self._begin()
-                    self._connections = self._connect()
-                    self._joined = True
-                    self._connections.join(self)
-                yield self._connections
+                connections = self._connected()
+                posted_before = connections.calls if refusable else None
+                yield connections
                 if self._ended:  # another thread has seen a request fail
                     self._fail(self._ended, self._at_fault)
-            except CommError as error:
-                told = error.told
-                failure = CommError(f"{where}: {error}", rank=error.rank, call=name, told=told)
-                self._fail(told or str(failure), error.rank)
-                raise failure from error.__cause__
-            except OSError as error:
-                failure = CommError(f"{where}: {error}", rank=self.launch.rank, call=name)
-                self._fail(str(failure), failure.rank)
-                raise failure from error
-            except ValueError as error:
-                wrong = ArgumentError(f"{where}: {error}", rank=self.launch.rank, call=name)
-                self._fail(str(wrong), wrong.rank)
-                raise wrong from error
+                self._refused = ""
             except BaseException as error:
-                self._fail(f"{where}: {type(error).__name__}: {error}", self.launch.rank)
-                raise
+                failure = _failure(error, name, where, self.launch.rank)
+                if posted_before is not None and self._leaves_usable(error, posted_before):
+                    self._refused = str(failure) if failure is not None else f"{where}: {type(error).__name__}: {error}"
+                else:
+                    self._end_call(error, failure, where)
+                if failure is None:
+                    raise
+                raise failure from (error.__cause__ if isinstance(error, CommError) else error)
+
+    def _connected(self) -> CommConnections:
+        """Return the connections, made if this is the first call. Raises OSError and CommError."""
+        if self._connections is None:
+            self._begin()
+            self._connections = self._connect()
+            self._joined = True
+            self._connections.join(self)
+        return self._connections
+
+    def _leaves_usable(self, error: BaseException, posted_before: int) -> bool:
+        """Return whether a call that raised `error` has left nothing that other ranks could misunderstand."""
+        if self._ended or not isinstance(error, Exception) or isinstance(error, OSError):
+            return False
+        if isinstance(error, CommError) and not isinstance(error, ArgumentError):
+            return False
+        queue = None if self._connections is None else self._connections.queue
+        return queue is None or not queue.is_pending_after(posted_before)
+
+    def _end_call(self, error: BaseException, failure: CommError | None, where: str) -> None:
+        """End the communicator after an error."""
+        if failure is None:
+            self._fail(f"{where}: {type(error).__name__}: {error}", self.launch.rank)
+        else:
+            self._fail(failure.told or str(failure), failure.rank)
 
     def _check(self, where: str, name: str) -> None:
         """Raises CommError if no call can be made."""
@@ -235,7 +264,7 @@ class CommunicatorState:
         if self._ended or os.getpid() != self._process:
             return
         self._advance_queue()
-        raised = uncaught()
+        raised = uncaught() or self._refused
         frame: messages.Frame = messages.Leave(connections.calls, raised)
         if connections.queue is not None and (pending := connections.queue.pending) is not None:
             rank = self.launch.rank
@@ -274,6 +303,19 @@ class CommunicatorState:
         self._starting = threading.Lock()
         if self._connections is not None and os.getpid() != self._process:
             self._connections.close(Failure(None, ""))
+
+
+def _failure(error: BaseException, call: str, where: str, rank: int) -> CommError | None:
+    """Return an error of a call as the program gets it, with the rank and the call; None: as it is."""
+    if isinstance(error, ArgumentError):
+        return ArgumentError(f"{where}: {error}", rank=error.rank, call=call)
+    if isinstance(error, CommError):
+        return CommError(f"{where}: {error}", rank=error.rank, call=call, told=error.told)
+    if isinstance(error, OSError):
+        return CommError(f"{where}: {error}", rank=rank, call=call)
+    if isinstance(error, ValueError):
+        return ArgumentError(f"{where}: {error}", rank=rank, call=call)
+    return None
 
 
 _open_states: weakref.WeakSet[CommunicatorState] = weakref.WeakSet()

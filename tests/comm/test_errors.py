@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -119,21 +120,79 @@ WRONG: dict[str, tuple[Program, str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_argument_is_a_value_error_here_and_told_to_the_others(what: str) -> None:
+def test_a_refused_call_leaves_the_communicator_usable(what: str) -> None:
+    """The other ranks wait meanwhile: this rank may make the call again, and has caught the error."""
     wrong, says = WRONG[what]
-    errors = failures(SIZE, lambda comm: wrong(comm) if comm.rank == ODD else comm.Allreduce(MPI.IN_PLACE, zeros()))
-    assert isinstance(errors[ODD], ArgumentError)
-    assert isinstance(errors[ODD], ValueError)
-    for error in errors:
+
+    def program(comm: Communicator) -> list[float]:
+        if comm.rank == ODD:
+            with pytest.raises(ArgumentError) as refused:
+                wrong(comm)
+            error = refused.value
+            assert isinstance(error, ValueError)
+            assert (error.rank, f"on rank {ODD}" in str(error), says in str(error)) == (ODD, True, True)
+        data = np.full(3, comm.rank, np.float32)
+        comm.Allreduce(MPI.IN_PLACE, data)
+        assert not comm.ended
+        return list(data)
+
+    assert run(SIZE, program) == [[6.0] * 3] * SIZE
+
+
+def test_a_rank_that_leaves_after_a_refused_call_says_why() -> None:
+    def program(comm: Communicator) -> None:
+        comm.Allreduce(MPI.IN_PLACE, zeros(), op="SUM" if comm.rank == ODD else MPI.SUM)  # type: ignore[arg-type]
+
+    for rank, error in enumerate(failures(SIZE, program)):
         assert isinstance(error, CommError)
-        assert (error.rank, f"on rank {ODD}" in str(error), says in str(error)) == (ODD, True, True)
+        assert error.rank == ODD
+        assert f"Allreduce on rank {ODD}: op is 'SUM'" in str(error)
+        assert isinstance(error, ArgumentError) == (rank == ODD)
 
 
-def test_what_pickle_refuses_is_told_to_the_others() -> None:
-    errors = failures(3, lambda comm: comm.allgather((lambda: 0) if comm.rank == 1 else 0))
-    assert not isinstance(errors[1], CommError)  # pickle's own error
-    for error in (errors[0], errors[2]):
-        assert "allgather on rank 1" in str(error)
+def test_what_pickle_refuses_leaves_the_communicator_usable() -> None:
+    def program(comm: Communicator) -> list[int]:
+        if comm.rank == 1:
+            with pytest.raises((AttributeError, PicklingError)):
+                comm.allgather(lambda: 0)
+            with pytest.raises(TypeError, match="missing"):
+                comm.Allreduce(zeros())  # type: ignore[call-arg]
+        return comm.allgather(comm.rank)
+
+    assert run(3, program) == [[0, 1, 2]] * 3
+
+
+@pytest.mark.parametrize("count", [100, 1_000_000])
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_message_that_does_not_fit_is_dropped(count: int, waits: bool) -> None:
+    """Also a long one, whether it waits for its receive or the other way round."""
+
+    def program(comm: Communicator) -> Any:
+        if comm.rank == 0:
+            if not waits:
+                comm.recv(source=1)
+            comm.Send(zeros(count), 1, tag=3)
+            comm.Send(np.arange(5.0), 1, tag=3)
+        else:
+            if not waits:
+                comm.send("go", 0)
+            with pytest.raises(ArgumentError, match=f"rank 0 sent {count} x float32, tag 3: the receive buffer") as one:
+                comm.Recv(zeros(count - 1), 0, 3)
+            assert one.value.rank == 0
+            comm.Recv(data := np.zeros(5), 0, 3)
+            return list(data)
+        return comm.rank
+
+    assert run(2, program) == [0, [0, 1, 2, 3, 4]]
+
+
+def test_a_receive_from_this_rank_itself_without_a_message_is_refused() -> None:
+    def program(comm: Communicator) -> None:
+        with pytest.raises(ArgumentError, match="this rank has sent itself no such message"):
+            comm.recv(source=comm.rank)
+        comm.Barrier()
+
+    run(2, program)
 
 
 @pytest.mark.parametrize("call", [
