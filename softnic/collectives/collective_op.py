@@ -10,15 +10,18 @@ import numpy as np
 from softnic import codecs
 from softnic.codecs import Codec
 from softnic.collectives import schedule
-from softnic.collectives.messages import CollectiveHeader, header_of
+from softnic.collectives.messages import CollectiveHeader, header_of, pack
 from softnic.collectives.operations import Array, element_type, nbytes, reduction
 from softnic.collectives.peer_queue import PeerQueue, Step
-from softnic.collectives.schedule import RecvBlock, Schedule
+from softnic.collectives.schedule import RecvBlock, Schedule, SendBlock
 from softnic.collectives.steps import Block, EngineOp
 from softnic.collectives.stream import CODING_BLOCK
 from softnic.ipc.work_queue import WorkRequest
 
-_REDUCING = frozenset({"allreduce", "reduce", "reduce_scatter"})
+_REDUCING = frozenset({"allreduce", "reduce", "reduce_scatter", *schedule.SCANS})
+_SENDS_CONTRIBUTIONS = _REDUCING.union(schedule.EXCHANGES)
+"""Collectives whose first block that a rank sends is what it contributed, not a result."""
+_ROOTED = frozenset({"reduce", "bcast", "gather", "scatter"})
 _ROUNDED = frozenset({"allreduce", "reduce"})
 """Collectives whose owner of a block keeps what the codec makes of it. In a reduce_scatter, nobody else gets it."""
 
@@ -36,6 +39,7 @@ class CollectiveOp(EngineOp):
 
     def __init__(self, request: WorkRequest, rank: int, size: int, source: memoryview, result: memoryview) -> None:
         self.header: CollectiveHeader = header_of(request)
+        """What all ranks agree on."""
         self._size = size
         _check(request, size)
         self.steps: Schedule = schedule.plan(request.collective, request.algorithm, rank, size, request.root)
@@ -57,14 +61,42 @@ class CollectiveOp(EngineOp):
             Block(end - count * dtype.itemsize, count * dtype.itemsize, self._codec)
             for end, count in zip(ends, request.counts, strict=True)
         ]
-        received = {step.block for step in self.steps if isinstance(step, RecvBlock)} if self._sends_results else ()
-        self._own = [index for index, block in enumerate(self._blocks) if block.size and index not in received]
+        contributed = self._contributed()
+        self._own = [index for index, block in enumerate(self._blocks) if block.size and index in contributed]
         """Blocks to which this rank contributes."""
         self._staged = {index: self.staged(self._blocks[index]) for index in self._own if request.staged}
         self._latest: dict[int, Step] = {}
         """By block, its last receive so far."""
         self._readers: dict[int, list[Step]] = {}
         """By block, sends of the memory that the next receive overwrites."""
+
+    def headers_of(self, peer: int) -> tuple[CollectiveHeader, CollectiveHeader]:
+        """Return what this rank sends a peer, and what it expects from there: of an exchange, the blocks of the two."""
+        if self.header.collective not in schedule.EXCHANGES:
+            return self.header, self.header
+        sent, received = (
+            sum(self.header.counts[step.block] for step in self.steps if step.peer == peer and isinstance(step, kind))
+            for kind in (SendBlock, RecvBlock)
+        )
+        own, theirs = (sent, received), (received, sent)
+        return self.header.with_counts(own), self.header.with_counts(theirs)
+
+    def messages(self) -> list[tuple[bytes, bytes]]:
+        """Return, by peer, the header that this rank sends and the one that it expects."""
+        if self.header.collective not in schedule.EXCHANGES:
+            message = pack(self.header)
+            return [(message, message)] * len(self.peers)
+        return [(pack(own), pack(theirs)) for own, theirs in map(self.headers_of, self.peers)]
+
+    def _contributed(self) -> set[int]:
+        """Return the blocks that this rank has before anything is received."""
+        collective = self.header.collective
+        if collective in schedule.EXCHANGES:
+            return {step.block for step in self.steps if isinstance(step, SendBlock)}
+        if collective == "exscan":
+            return {0}
+        received = {step.block for step in self.steps if isinstance(step, RecvBlock)} if self._sends_results else set()
+        return set(range(len(self._blocks))) - received
 
     def start(self, queues: Mapping[int, PeerQueue]) -> None:
         """Queue all steps. The engine then counts the start as done."""
@@ -92,7 +124,7 @@ class CollectiveOp(EngineOp):
     @property
     def _sends_results(self) -> bool:
         """Whether the first block that a rank sends is a result, not a contribution to one."""
-        return self.header.collective not in _REDUCING
+        return self.header.collective not in _SENDS_CONTRIBUTIONS
 
     def _settle_own_blocks(self) -> dict[int, Step]:
         """Put blocks that are never received in their place; return those that are still to be rounded."""
@@ -132,7 +164,7 @@ def _check(request: WorkRequest, size: int) -> None:
     count = len(schedule.blocks(request.collective, request.algorithm, 0, size))
     if len(request.counts) != count:
         raise ValueError(f"a {request.collective} has {count} blocks, not {list(request.counts)[:16]}")
-    if request.collective in ("reduce", "bcast") and not 0 <= request.root < size:
+    if request.collective in _ROOTED and not 0 <= request.root < size:
         raise ValueError(f"there is no root {request.root} among {size} ranks")
 
 

@@ -162,12 +162,12 @@ class CollectiveEngine:
         op = CollectiveOp(request, self.rank, self.size, source, result)
         self._posted = self.steps.c.posted = request.number
         self.steps.add(op)
-        message = pack(op.header) if op.peers else b""
         op.start(self._queues)
         self.steps.count_done(op)
         self._has_messages = True
-        headers = op.expected_headers(message, len(op.peers))
-        for index, rank in enumerate(op.peers):
+        messages = op.messages()
+        headers = op.expected_headers([expected for _, expected in messages])
+        for index, (rank, (message, _)) in enumerate(zip(op.peers, messages, strict=True)):
             peer = self._peers[rank]
             peer.headers.expect(headers + index)
             peer.send(message)
@@ -266,14 +266,16 @@ class CollectiveEngine:
         while early and early[0].number <= self._posted:
             theirs = early.popleft()
             op = self._active.get(peer.headers.expected)
-            if not isinstance(op, CollectiveOp) or op.header != theirs:
+            if not isinstance(op, CollectiveOp) or op.headers_of(peer.rank)[1] != theirs:
                 raise self._mismatch(peer, theirs, op)
             peer.headers.match()
 
     def _mismatch(self, peer: EnginePeer, theirs: CollectiveHeader, op: EngineOp | None) -> EngineError:
         if op is None or op.number != theirs.number:
             op = self._active.get(theirs.number)
-        mine = op.header.describe() if isinstance(op, CollectiveOp) else "nothing that it takes part in"
+        mine = "nothing that it takes part in"
+        if isinstance(op, CollectiveOp):
+            mine = op.headers_of(peer.rank)[0].describe()
         return EngineError(peer.rank, f"rank {peer.rank} called {theirs.describe()}, rank {self.rank} {mine}")
 
     # The end

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from softnic.collectives import framing
+from softnic.collectives.schedule import EXCHANGES
 from softnic.ipc.work_queue import WorkRequest
 
 _MAX_SHOWN_COUNTS = 16
@@ -33,11 +34,17 @@ class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
     root: int
     codec: str
 
+    def with_counts(self, counts: tuple[int, ...]) -> CollectiveHeader:
+        """Return the header of an exchange between two ranks, of the elements that each sends the other."""
+        return msgspec.structs.replace(self, counts=counts)
+
     def describe(self) -> str:
         """Return the call as a person would write it."""
         if self.call in ("Barrier", "Ibarrier"):
             return f"{self.call}()"
         parts = [f"{sum(self.counts)} x {self.dtype}"]
+        if self.collective in EXCHANGES and len(self.counts) == 2:
+            parts = [f"sends {self.counts[0]}, receives {self.counts[1]} x {self.dtype}"]
         if self.collective in ("reduce_scatter", "allgather") and len(self.counts) <= _MAX_SHOWN_COUNTS:
             parts.append(f"counts={list(self.counts)}")
         parts += [f"op={self.op}"] if self.op else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,10 +48,10 @@ class EngineOp:
         self._memory.append(memory)
         return ffi.from_buffer("uint8_t[]", memory)
 
-    def expected_headers(self, message: bytes, count: int) -> Any:
-        """Return an `sn_header` for each of so many ranks, which have to send this message."""
-        entry = {"op": self.c, "data": self.keep(message), "size": len(message)}
-        headers = ffi.new("sn_header[]", [entry] * count)
+    def expected_headers(self, messages: Sequence[bytes]) -> Any:
+        """Return an `sn_header` for each of these messages, which another rank has to send."""
+        data = {message: self.keep(message) for message in messages}
+        headers = ffi.new("sn_header[]", [{"op": self.c, "data": data[each], "size": len(each)} for each in messages])
         self._memory.append(headers)
         return headers
 

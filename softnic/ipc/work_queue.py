@@ -22,14 +22,16 @@ MAX_PACKET = 1 << 20
 
 
 class WorkRequest(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """A collective. All ranks must agree on everything but the memory."""
+    """A collective. All ranks must agree on everything but the memory; in `gather`, `scatter` and `alltoall`, where a
+    rank knows its own blocks alone, on each block that goes from one to another."""
 
     number: int
     """Counts this queue's collectives, from 1."""
     call: str
     """The user's call (`Iallreduce_comp`): for errors, and to be the same on all ranks."""
     collective: str
-    """`allreduce`, `reduce`, `reduce_scatter`, `allgather`, `bcast`: names the schedule."""
+    """`allreduce`, `reduce`, `reduce_scatter`, `allgather`, `bcast`, `gather`, `scatter`, `alltoall`, `scan`, `exscan`:
+    names the schedule."""
     algorithm: str
     """A name of softnic/collectives/schedule."""
     dtype: str

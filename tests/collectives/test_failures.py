@@ -315,7 +315,7 @@ def test_heads_without_end_are_not_kept() -> None:
     ("change", "why"),
     [
         ({"number": 2}, "after request 0"),
-        ({"collective": "alltoall"}, "no collective"),
+        ({"collective": "allscan"}, "no collective"),
         ({"algorithm": "fast"}, "algorithm"),
         ({"dtype": "object"}, "element type"),
         ({"dtype": "float32,int8"}, "element type"),

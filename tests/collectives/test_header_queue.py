@@ -43,7 +43,7 @@ class Receiver:
         if takes_part:
             op = EngineOp(header.number, header.call, 1, 1)
             self.engine.add(op)
-            self.headers.expect(op.expected_headers(pack(header), 1))
+            self.headers.expect(op.expected_headers([pack(header)]))
 
     def receive(self, data: bytes) -> None:
         if data:

@@ -187,8 +187,8 @@ def test_what_is_no_algorithm(name: str) -> None:
         plan("allreduce", name, 0, 2)
     with pytest.raises(ValueError, match="algorithm is"):
         blocks("allreduce", name, 10, 2)
-    with pytest.raises(ValueError, match="no collective 'alltoall'"):
-        plan("alltoall", "ring", 0, 2)
+    with pytest.raises(ValueError, match="no collective 'allscan'"):
+        plan("allscan", "ring", 0, 2)
 
 
 def test_how_buffers_are_cut() -> None:

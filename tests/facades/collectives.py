@@ -16,6 +16,8 @@ from softnic.collectives.messages import (
 from softnic.collectives.schedule import (
     ALGORITHMS,
     COLLECTIVES,
+    EXCHANGES,
+    SCANS,
     RecvBlock,
     Schedule,
     SendBlock,
@@ -34,6 +36,8 @@ from softnic.collectives.steps import EngineOp
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
+    "EXCHANGES",
+    "SCANS",
     "CollectiveEngine",
     "CollectiveHeader",
     "EngineAbort",

@@ -33,11 +33,16 @@ from softnic.collectives.schedule.choice import choose
 from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step, mirrored, offsets, partition
 
 __all__ = [
-    "ALGORITHMS", "COLLECTIVES", "RecvBlock", "Schedule", "SendBlock", "Step", "blocks", "choose", "mirrored",
-    "offsets", "parse", "partition", "plan",
+    "ALGORITHMS", "COLLECTIVES", "EXCHANGES", "SCANS", "RecvBlock", "Schedule", "SendBlock", "Step", "blocks", "choose",
+    "mirrored", "offsets", "parse", "partition", "plan",
 ]  # fmt: skip
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
+"""Those of every algorithm."""
+EXCHANGES = ("gather", "scatter", "alltoall")
+"""Blocks from one rank for another, by `direct` alone."""
+SCANS = ("scan", "exscan")
+"""By `ring` alone: a chain in the order of the ranks."""
 
 ALGORITHMS = ("ring", "direct", "tree", "hierarchical", "wa")
 
@@ -47,18 +52,20 @@ UNIT = 16
 _WHOLE = {("allreduce", "tree"), ("reduce", "tree"), ("allreduce", "wa"), ("reduce", "wa")}
 """These move the buffer as one block, as every `bcast` does; all others cut it into one block a rank."""
 _MODULES = {"ring": ring, "direct": direct, "tree": tree, "hierarchical": hierarchical, "wa": aggregator}
-_ROOTED = ("reduce", "bcast")
+_ROOTED = ("reduce", "bcast", "gather", "scatter")
+_ONLY = dict.fromkeys(EXCHANGES, "direct") | dict.fromkeys(SCANS, "ring")
+_FIXED = {"bcast": 1, "scan": 1, "exscan": 2}
+"""Blocks of a collective, whatever the algorithm and the ranks."""
 
 
 @lru_cache(maxsize=256)
 def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -> Schedule:
     """Return the steps of rank `rank` of `size`.
 
-    `root` is used by `reduce` and `bcast` (-1: none). In `reduce_scatter` and `allgather`, block r is rank r's. Raises
-    ValueError if there is no such algorithm.
+    `root` is used by `reduce`, `bcast`, `gather` and `scatter` (-1: none). In `reduce_scatter`, `allgather`, `gather`
+    and `scatter`, block r is rank r's. Raises ValueError if there is no such algorithm.
     """
-    _check(collective)
-    name, parameter = parse(algorithm)
+    name, parameter = _checked(collective, algorithm)
     make: Callable[..., Schedule] = getattr(_MODULES[name], collective)
     options = {"group": parameter} if parameter else {}
     return make(rank, size, max(root, 0), **options) if collective in _ROOTED else make(rank, size, **options)
@@ -67,13 +74,13 @@ def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -
 def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slice, ...]:
     """Return the blocks of a buffer of `count` elements, as a plan needs them.
 
-    For `reduce_scatter` the caller may use other blocks, of the same number. Blocks that are not a rank's own begin at
-    multiples of `UNIT`.
+    Where each rank has a block of its own the caller may use other blocks, of the same number. Blocks that are not a
+    rank's own begin at multiples of `UNIT`.
     """
-    _check(collective)
-    name, _ = parse(algorithm)
+    name, _ = _checked(collective, algorithm)
     unit = UNIT if collective in ("allreduce", "reduce") else 1
-    parts = partition(-(-count // unit), 1 if collective == "bcast" or (collective, name) in _WHOLE else size)
+    number = 2 * size if collective == "alltoall" else _FIXED.get(collective, size)
+    parts = partition(-(-count // unit), 1 if (collective, name) in _WHOLE else number)
     return tuple(slice(min(count, unit * part.start), min(count, unit * part.stop)) for part in parts)
 
 
@@ -91,6 +98,12 @@ def parse(algorithm: str) -> tuple[str, int]:
     return name, int(parameter)
 
 
-def _check(collective: str) -> None:
-    if collective not in COLLECTIVES:
+def _checked(collective: str, algorithm: str) -> tuple[str, int]:
+    """Return what `parse` does. Raises ValueError if the collective has no such algorithm."""
+    if collective not in COLLECTIVES and collective not in _ONLY:
         raise ValueError(f"there is no collective {collective!r}")
+    name, parameter = parse(algorithm)
+    only = _ONLY.get(collective, name)
+    if name != only:
+        raise ValueError(f"algorithm is {algorithm!r}: {collective} has {only} alone")
+    return name, parameter

@@ -34,6 +34,25 @@ def reduce(rank: int, size: int, root: int) -> Schedule:
     return reduce_scatter(rank, size) + to_root(rank, size, root)
 
 
+def gather(rank: int, size: int, root: int) -> Schedule:
+    """Every rank sends its block to the root."""
+    return to_root(rank, size, root)
+
+
+def scatter(rank: int, size: int, root: int) -> Schedule:
+    """The root sends every rank its block."""
+    return mirrored(gather(rank, size, root))
+
+
+def alltoall(rank: int, size: int) -> Schedule:
+    """Block r goes to rank r, and block N+r comes from there."""
+    steps: list[Step] = []
+    for step in range(1, size):
+        to, source = (rank + step) % size, (rank - step) % size
+        steps += [SendBlock(to, to), RecvBlock(source, size + source)]
+    return tuple(steps)
+
+
 def bcast(rank: int, size: int, root: int) -> Schedule:
     """The root sends the one block there is to each of the others."""
     if rank != root:

@@ -61,3 +61,23 @@ def bcast(rank: int, size: int, root: int) -> Schedule:
     receive = RecvBlock((rank - 1) % size, 0)
     send = SendBlock((rank + 1) % size, 0)
     return ((receive,) if place > 0 else ()) + ((send,) if place < size - 1 else ())
+
+
+def scan(rank: int, size: int) -> Schedule:
+    """A chain: a rank combines what comes from the one before it with its block, and sends that on."""
+    receive = RecvBlock(rank - 1, 0, combine=True)
+    send = SendBlock(rank + 1, 0)
+    return ((receive,) if rank > 0 else ()) + ((send,) if rank < size - 1 else ())
+
+
+def exscan(rank: int, size: int) -> Schedule:
+    """The chain of `scan`. A rank sends its sum twice: it is combined with block 0, and becomes block 1."""
+    last = size - 1
+    steps: list[Step] = []
+    if 0 < rank < last:
+        steps.append(RecvBlock(rank - 1, 0, combine=True))
+    if rank > 0:
+        steps.append(RecvBlock(rank - 1, 1))
+    if rank < last:
+        steps += [SendBlock(rank + 1, 0)] * (2 if rank + 1 < last else 1)
+    return tuple(steps)
