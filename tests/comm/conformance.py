@@ -1,167 +1,293 @@
-"""mpi4py's own tests of collectives on one communicator, run on softnic.MPI: `python -m tests.comm.conformance DIR`.
+"""mpi4py's own tests, run on softnic.MPI: `python -m tests.comm.conformance DIR`.
 
-DIR is the folder `test` of mpi4py's source distribution, whose files are run as they are, with softnic.MPI as
-mpi4py.MPI, on 2, 3 and 4 ranks with a NIC each. A test that calls what softnic.MPI does not have is skipped, and so is
-one that expects what softnic.MPI does otherwise; the table says why. A test passes if it does on every rank.
+DIR is the folder `test` of mpi4py's source distribution. Its modules are run as they are, but for those of windows,
+files, spawning, dynamic processes and sessions, on 1, 2, 3 and 4 ranks with a NIC each. Each rank is one interpreter
+that runs all tests in the same order: whatever a test leaves behind is there for the next one. Ranks begin each test
+together, so that a test that fails on one rank does not meet the next one on another.
+
+A test passes if it does on every rank. It hangs if a rank has not ended it after the time limit; that rank is then
+interrupted. Ranks are started anew only if one has ended or cannot be interrupted, which the table says.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import inspect
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import tempfile
-import types
+import time
+import traceback
 import unittest
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import IO, Any, NamedTuple
 
-from softnic import MPI, Cluster
+import softnic.mpi4py
+from softnic import Cluster
 
-FILES = ("test_cco_buf", "test_cco_obj", "test_cco_nb_buf")
-ARRAYS = ("ArrayArray", "ArrayNumPy")
-"""The kinds of arrays that are used. Left out are those that say that they are in a GPU's memory, and those exported by
-mpi4py's own DLPack producer, which frees what it exports while numpy still refers to it."""
-PATIENCE_S = 600.0
-MARK = "RESULT "
-NO_DATATYPE, NO_OPERATION = object(), object()
-ABSENT = {
-    **dict.fromkeys(("LONG_DOUBLE", "C_LONG_DOUBLE_COMPLEX", "DATATYPE_NULL"), NO_DATATYPE),
-    **dict.fromkeys(("MAXLOC", "MINLOC", "REPLACE", "NO_OP", "OP_NULL"), NO_OPERATION),
-    "BOTTOM": object(),
-}
-"""Constants that the files name and softnic.MPI does not have, as null handles: mpi4py's tests leave these out."""
-CALLED = ((r"COMM\.(\w+)\(", MPI.Comm), (r"\bdatatype\.(\w+)\(", MPI.Datatype), (r"\bop\.(\w+)\(", MPI.Op))
-"""What tests call by name, and the class that has to have it."""
-OTHERWISE = {"Get_error_class": "an error ends the communicator, and has no error class"}
-"""What tests expect that softnic.MPI does otherwise, by a name in their source."""
+EXCLUDED = ("dynproc", "file", "io", "rma", "rma_nb", "session", "spawn", "win")
+"""What softnic.MPI does not have: windows, files, spawning, dynamic processes and sessions."""
+LIMIT_S = 30.0
+START_S = 120.0
+"""Time for all ranks to import the tests."""
+GRACE_S = 5.0
+"""From the interruption of a rank to its end by force."""
+ENDED, KILLED = "a rank ended", "cannot be interrupted"
+ORDER = ("skipped", "passed", "failed", "hung")
 
 
 class Outcome(NamedTuple):
-    """What came of a test: `passed`, `skipped` or `failed`, and why."""
+    """What came of a test on a rank or on all of them: a word of ORDER, why, and the trace."""
 
     result: str
     why: str = ""
+    trace: str = ""
 
 
-def install() -> None:
-    """Has `from mpi4py import MPI` give softnic.MPI."""
-    package, face = types.ModuleType("mpi4py"), types.ModuleType("mpi4py.MPI")
-    vars(face).update({name: value for name, value in vars(MPI).items() if not name.startswith("__")})
-    vars(face).update(ABSENT)
-    vars(face).update(
-        get_vendor=lambda: ("softnic", (0, 1, 0)), Get_version=lambda: (3, 1), Query_thread=lambda: 3, THREAD_SINGLE=0
-    )
-    vars(package).update(MPI=face, __path__=[])
-    sys.modules.update({"mpi4py": package, "mpi4py.MPI": face})
+class Interrupted(BaseException):
+    """Raised in a test that has taken too long."""
 
 
-def tests_of(directory: Path) -> Iterator[tuple[str, unittest.TestCase]]:
-    """All tests of the files, in the same order on each rank."""
+class Unloadable(unittest.TestCase):
+    """In the place of the tests of a module that cannot be imported."""
+
+    def __init__(self, module: str, error: Exception) -> None:
+        super().__init__("load")
+        self._module, self._error = module, error
+
+    def id(self) -> str:
+        return f"{self._module}.load"
+
+    def load(self) -> None:
+        raise self._error
+
+
+def tests_of(directory: Path, only: str) -> list[unittest.TestCase]:
+    """Return the tests whose names match, in the same order on each rank."""
     sys.path.insert(0, str(directory))
-    arrays = importlib.import_module("arrayimpl")
-    arrays.ArrayBackends[:] = [kind for kind in arrays.ArrayBackends if kind.__name__ in ARRAYS]
-    for name in FILES:
-        kinds = [kind for kind in vars(importlib.import_module(name)).values() if inspect.isclass(kind)]
-        for case in [kind for kind in kinds if issubclass(kind, unittest.TestCase)]:
-            for method in unittest.TestLoader().getTestCaseNames(case):
-                yield f"{name}.{case.__name__}.{method}", case(method)
+    for package in ("cupy", "numba"):
+        sys.modules[package] = None  # type: ignore[assignment]
+    names = sorted(path.stem for path in directory.glob("test_*.py"))
+    wanted = [name for name in names if name.removeprefix("test_") not in EXCLUDED]
 
+    def flat(suite: Any) -> Iterator[unittest.TestCase]:
+        for each in suite:
+            yield from flat(each) if isinstance(each, unittest.TestSuite) else (each,)
 
-def reason_to_skip(test: unittest.TestCase) -> str:
-    """Why softnic.MPI does not take a test. Empty: it does."""
-    name = test.id().rpartition(".")[2]
-    bodies = [vars(kind)[name] for kind in type(test).__mro__ if name in vars(kind)]
-    source = "".join(inspect.getsource(body) for body in bodies)
-    for pattern, kind in CALLED:
-        absent = {called for called in re.findall(pattern, source) if not hasattr(kind, called)}
-        if absent:
-            return f"there is no {', '.join(sorted(absent))}"
-    return next((why for word, why in OTHERWISE.items() if word in source), "")
+    tests: list[unittest.TestCase] = []
+    for name in wanted:
+        try:
+            tests += flat(unittest.TestLoader().loadTestsFromModule(importlib.import_module(name)))
+        except Exception as error:
+            tests.append(Unloadable(name, error))
+    return [test for test in tests if re.search(only, test.id())]
 
 
 def outcome_of(test: unittest.TestCase) -> Outcome:
-    if why := reason_to_skip(test):
-        return Outcome("skipped", why)
     result = unittest.TestResult()
-    test.run(result)
+    try:
+        unittest.TestSuite([test]).run(result)
+    except Interrupted:
+        return Outcome("hung", "interrupted", traceback.format_exc())
     if result.wasSuccessful():
         return Outcome("skipped", result.skipped[0][1]) if result.skipped else Outcome("passed")
+    if result.unexpectedSuccesses:
+        return Outcome("failed", "unexpected success")
     [(_, trace), *_] = [*result.errors, *result.failures]
-    return Outcome("failed", trace.strip().splitlines()[-1])
+    return Outcome("hung" if "Interrupted" in trace else "failed", trace.strip().splitlines()[-1], trace)
 
 
-def rank_main(directory: Path) -> None:
-    """One rank: runs all tests, and writes a line about each."""
-    install()
-    for name, test in tests_of(directory):
-        print(MARK + json.dumps([name, *outcome_of(test)]), flush=True)
+def rank_main(directory: Path, only: str, commands: int, results: int) -> None:
+    """One rank: runs the tests that it is told to by their numbers, and writes a line about each."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        if running:
+            raise Interrupted
+
+    running = False
+    signal.signal(signal.SIGUSR1, interrupt)
+    tests = tests_of(directory, only)
+    with open(commands) as orders, open(results, "w") as said:
+        print(json.dumps([test.id() for test in tests]), file=said, flush=True)
+        for order in orders:
+            running = True
+            outcome = outcome_of(tests[int(order)])
+            running = False
+            print(json.dumps(outcome), file=said, flush=True)
 
 
-def run(directory: Path, ranks: int) -> dict[str, Outcome]:
-    """By test, what came of it: failed if it did on any rank."""
-    with tempfile.TemporaryDirectory() as logs, Cluster(nodes=ranks) as cluster, ExitStack() as stack:
-        paths = [Path(logs) / f"log{rank}" for rank in range(ranks)]
-        processes = []
-        for rank, path in enumerate(paths):
-            log = stack.enter_context(path.open("w"))
-            command = [sys.executable, "-m", "tests.comm.conformance", str(directory), "--rank"]
-            environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **cluster.env(rank)}
-            processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-        for process in processes:
-            process.wait(PATIENCE_S)
-        texts = [path.read_text() for path in paths]
-    found = worst(texts)
-    if any(process.returncode for process in processes) or not found:
-        last = [text.strip().splitlines()[-1] for text in texts if text.strip()]
-        found["the ranks"] = Outcome("failed", "; ".join(last))
+class RankProcess:
+    """An interpreter that runs tests as one rank."""
+
+    def __init__(self, arguments: Sequence[str], environment: dict[str, str], log: IO[str]) -> None:
+        theirs, self._orders = os.pipe()
+        self._results, said = os.pipe()
+        command = [sys.executable, "-m", "tests.comm.conformance", *arguments, "--rank", str(theirs), str(said)]
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, pass_fds=(theirs, said)
+        )
+        os.close(theirs)
+        os.close(said)
+        self._text = b""
+
+    def order(self, number: int) -> None:
+        with suppress(BrokenPipeError):  # it has ended, which its answer shows
+            os.write(self._orders, b"%d\n" % number)
+
+    def answer(self, until: float) -> Any:
+        """Return the next line of the rank; None: it has ended.
+
+        Raises
+        ------
+        TimeoutError
+            If it writes none until this time.
+        """
+        while b"\n" not in self._text:
+            if not select.select([self._results], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise TimeoutError
+            if not (data := os.read(self._results, 1 << 16)):
+                return None
+            self._text += data
+        line, _, self._text = self._text.partition(b"\n")
+        return json.loads(line)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._orders)
+        os.close(self._results)
+
+
+class Job:
+    """Ranks that run tests together, and are started anew if they have to."""
+
+    def __init__(self, options: argparse.Namespace, ranks: int) -> None:
+        self._options, self._size = options, ranks
+        self._stack = ExitStack()
+        self._ranks: list[RankProcess] = []
+        self._logs: list[Path] = []
+        self.names: list[str] = []
+        self.starts = 0
+
+    def start(self) -> None:
+        self.stop()
+        self.starts += 1
+        cluster = self._stack.enter_context(Cluster(nodes=self._size))
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = self._options.directory.resolve()
+        path = os.pathsep.join([str(directory.parent / "src"), os.environ.get("PYTHONPATH", "")])
+        shim = softnic.mpi4py.environment({"PYTHONPATH": path})
+        self._logs = [folder / f"log{rank}" for rank in range(self._size)]
+        for rank in range(self._size):
+            environment = {**os.environ, **shim, "PYTHONDONTWRITEBYTECODE": "1", **cluster.env(rank)}
+            log = self._stack.enter_context(self._logs[rank].open("w"))
+            self._ranks.append(RankProcess([str(directory), "--only", self._options.only], environment, log))
+        said = [rank.answer(time.monotonic() + START_S) for rank in self._ranks]
+        if any(names is None or names != said[0] for names in said):
+            raise SystemExit(f"the ranks have different tests, or cannot load them:\n{self._last_words()}")
+        self.names = said[0]
+
+    def stop(self) -> None:
+        for rank in self._ranks:
+            rank.close()
+        self._ranks = []
+        self._stack.close()
+
+    def run(self, number: int) -> Outcome:
+        """Run one test on all ranks; the worst of what they say."""
+        if not self._ranks:
+            self.start()
+        for rank in self._ranks:
+            rank.order(number)
+        until = time.monotonic() + self._options.limit
+        outcomes = []
+        for rank in self._ranks:
+            try:
+                answer = rank.answer(until)
+            except TimeoutError:
+                until = 0.0
+                answer = self._interrupt(rank)
+            outcomes.append(Outcome(*answer) if answer else Outcome("failed", f"{ENDED}: {self._last_words()}"))
+        worst = max(outcomes, key=lambda outcome: ORDER.index(outcome.result))
+        lost = any(outcome.why.startswith((ENDED, KILLED)) for outcome in outcomes)
+        if lost or (self._options.restart and worst.result in ("failed", "hung")):
+            self.stop()
+        return worst
+
+    def _interrupt(self, rank: RankProcess) -> Any:
+        rank.process.send_signal(signal.SIGUSR1)
+        try:
+            return rank.answer(time.monotonic() + GRACE_S)
+        except TimeoutError:
+            rank.process.kill()
+            rank.process.wait()
+            return ["hung", KILLED]
+
+    def _last_words(self) -> str:
+        texts = [path.read_text(errors="replace").strip() for path in self._logs]
+        return "; ".join(text.splitlines()[-1] for text in texts if text)
+
+
+def run(options: argparse.Namespace, ranks: int) -> dict[str, Outcome]:
+    """Return what came of each test."""
+    job = Job(options, ranks)
+    found: dict[str, Outcome] = {}
+    try:
+        job.start()
+        for number, name in enumerate(job.names):
+            found[name] = job.run(number)
+            if options.verbose or found[name].result in ("failed", "hung"):
+                print(f"{ranks} {found[name].result:8}{name}  {found[name].why}"[:240].rstrip(), flush=True)
+    finally:
+        job.stop()
+    show(found, ranks, job.starts)
     return found
 
 
-def worst(logs: Sequence[str]) -> dict[str, Outcome]:
-    """What all ranks' lines say of each test. A rank that says nothing of one has failed it."""
-    order = ("skipped", "passed", "failed")
-    said: dict[str, list[Outcome]] = {}
-    for log in logs:
-        for line in log.splitlines():
-            if line.startswith(MARK):
-                name, result, why = json.loads(line.removeprefix(MARK))
-                said.setdefault(name, []).append(Outcome(result, why))
-    return {
-        name: max(outcomes, key=lambda outcome: order.index(outcome.result))
-        if len(outcomes) == len(logs)
-        else Outcome("failed", "a rank has ended before it")
-        for name, outcomes in said.items()
-    }
+def show(found: dict[str, Outcome], ranks: int, starts: int) -> None:
+    """Print what came of each module, and of all."""
+    modules: dict[str, Counter[str]] = {}
+    for name, outcome in found.items():
+        modules.setdefault(name.split(".")[0], Counter())[outcome.result] += 1
+    for module, counts in modules.items():
+        print(f"  {module:28}" + "".join(f"{counts[result] or '':>6} {result:8}" for result in ORDER[1:] + ORDER[:1]))
+    reasons = Counter(outcome.why for outcome in found.values() if outcome.result == "skipped")
+    for why, count in sorted(reasons.items(), key=lambda each: -each[1]):
+        print(f"  skipped {count:4}: {why}")
+    counts = Counter(outcome.result for outcome in found.values())
+    ran = sum(counts.values()) - counts["skipped"]
+    text = ", ".join(f"{counts[result]} {result}" for result in ("passed", "failed", "hung", "skipped"))
+    percent = 100 * (ran - counts["passed"]) / max(1, ran)
+    print(f"{ranks} ranks: {text}; {percent:.1f} % of {ran} run not passed; ranks started {starts} times", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path, help="the folder with mpi4py's tests")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 3, 4])
-    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("--only", default="", metavar="REGEX", help="tests whose names match, as in test_op")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, metavar="S", help="time limit of a test")
+    parser.add_argument("--restart", action="store_true", help="start the ranks anew after each test that fails")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what came of each test, with traces")
+    parser.add_argument("--verbose", action="store_true", help="print a line about each test")
+    parser.add_argument("--rank", type=int, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:
-        rank_main(options.directory)
+        rank_main(options.directory, options.only, *options.rank)
         return
-    failed = False
-    for ranks in options.ranks:
-        found = run(options.directory, ranks)
-        for name, (result, why) in found.items():
-            if ranks == options.ranks[0] or result == "failed":
-                print(f"{result:8}{name}  {why}".rstrip())
-        counts = Counter(outcome.result for outcome in found.values())
-        print(f"{ranks} ranks: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
-        failed = failed or bool(counts["failed"])
-    sys.exit(failed)
+    found = {ranks: run(options, ranks) for ranks in options.ranks}
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1))
+    sys.exit(any(outcome.result in ("failed", "hung") for each in found.values() for outcome in each.values()))
 
 
 if __name__ == "__main__":

@@ -1,44 +1,82 @@
-"""The runner of mpi4py's tests: what it skips, and how it puts together what ranks say."""
+"""The runner of mpi4py's tests, on tests of its own."""
 
 from __future__ import annotations
 
-import json
-import unittest
+import argparse
+from pathlib import Path
+
+import pytest
 
 from tests.comm import conformance
-from tests.comm.conformance import MARK, Outcome
+from tests.comm.conformance import Outcome
+
+TESTS = """
+import os, time, unittest
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+
+class TestRanks(unittest.TestCase):
+    kept = []
+
+    def test_1_all(self):
+        self.assertEqual(comm.allreduce(comm.rank), 1)
+        self.kept.append(1)
+
+    def test_2_one_fails(self):
+        self.assertEqual(comm.rank, 0)
+
+    def test_3_the_same_interpreter(self):
+        self.assertEqual(self.kept, [1])
+
+    @unittest.skip("not wanted")
+    def test_4_skipped(self):
+        raise AssertionError
+
+    def test_5_one_skips(self):
+        if comm.rank == 1:
+            self.skipTest("a rank of two")
+
+    def test_6_one_waits(self):
+        while comm.rank == 0:
+            time.sleep(0.01)
+
+    def test_7_one_ends(self):
+        if comm.rank == 1:
+            os._exit(3)
+
+    def test_8_after_that(self):
+        self.assertEqual((self.kept, comm.allreduce(comm.rank)), ([], 1))
+"""
 
 
-class Sample(unittest.TestCase):
-    __test__ = False  # the functions below are the tests
-    COMM = None
-
-    def test_of_what_there_is(self) -> None:
-        self.COMM.Bcast(None)  # type: ignore[attr-defined]
-
-    def test_of_what_there_is_not(self) -> None:
-        self.COMM.Gather(self.COMM.Get_rank())  # type: ignore[attr-defined]
-
-    def test_of_an_error_class(self) -> None:
-        ValueError().Get_error_class()  # type: ignore[attr-defined]
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a folder with tests as mpi4py's source distribution has it."""
+    place = tmp_path / "test"
+    place.mkdir()
+    (place / "test_ranks.py").write_text(TESTS)
+    (place / "test_broken.py").write_text("from mpi4py.MPI import nothing")
+    (place / "test_win.py").write_text("raise SystemExit('it is excluded')")
+    return place
 
 
-class Derived(Sample):
-    def test_of_what_there_is_not(self) -> None:
-        super().test_of_what_there_is_not()
-
-
-def test_a_test_is_skipped_for_what_it_calls() -> None:
-    assert conformance.reason_to_skip(Sample("test_of_what_there_is")) == ""
-    for case in (Sample, Derived):
-        assert conformance.reason_to_skip(case("test_of_what_there_is_not")) == "there is no Gather"
-    assert "no error class" in conformance.reason_to_skip(Sample("test_of_an_error_class"))
-
-
-def test_what_all_ranks_say_of_a_test() -> None:
-    def log(**outcomes: str) -> str:
-        return "noise\n" + "".join(f"{MARK}{json.dumps([name, result, ''])}\n" for name, result in outcomes.items())
-
-    both = conformance.worst([log(a="passed", b="passed", c="skipped"), log(a="passed", b="failed", c="skipped")])
-    assert both == {"a": Outcome("passed"), "b": Outcome("failed"), "c": Outcome("skipped")}
-    assert conformance.worst([log(a="passed"), ""])["a"] == Outcome("failed", "a rank has ended before it")
+def test_what_comes_of_tests_on_two_ranks(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = argparse.Namespace(directory=directory, only="", limit=2.0, restart=False, verbose=False)
+    found = conformance.run(options, 2)
+    assert {name.split(".")[-1]: outcome.result for name, outcome in found.items()} == {
+        "load": "failed",
+        "test_1_all": "passed",
+        "test_2_one_fails": "failed",
+        "test_3_the_same_interpreter": "passed",
+        "test_4_skipped": "skipped",
+        "test_5_one_skips": "passed",
+        "test_6_one_waits": "hung",
+        "test_7_one_ends": "failed",
+        "test_8_after_that": "passed",
+    }
+    assert "cannot import name 'nothing'" in found["test_broken.load"].why
+    assert "1 != 0" in found["test_ranks.TestRanks.test_2_one_fails"].why
+    assert found["test_ranks.TestRanks.test_4_skipped"] == Outcome("skipped", "not wanted")
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == ("2 ranks: 4 passed, 3 failed, 1 hung, 1 skipped; 50.0 % of 8 run not passed; ranks started 2 times")
