@@ -22,6 +22,7 @@ from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED, Status
+from softnic.comm.pickling import Pickle, pickle
 from softnic.comm.request import REQUEST_NULL, Request
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Group
@@ -69,7 +70,7 @@ __all__ = [
     "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_NULL", "COMM_SELF", "COMM_WORLD", "Group", "IN_PLACE", "Intracomm",
     "MAX", "MIN", "PROC_NULL", "PROD", "REQUEST_NULL", "SUM",
     "UNDEFINED", "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized",
-    "Is_initialized", "Op", "Request", "Status", "Wtime", *DATATYPES,
+    "Is_initialized", "Op", "Pickle", "Request", "Status", "Wtime", "pickle", *DATATYPES,
 ]  # fmt: skip
 
 

@@ -1,9 +1,10 @@
 """Communicators: ranks, messages and collectives over NICs.
 
-Reading order: errors, message_spec, buffers, collective_args; then the NIC: heartbeat, waiting, offload_queue, scratch,
-nic_memory, zerocopy_channel; then the other ranks: messages, transport, peer, progress, matching; then the life of a
-communicator: bootstrap, connections, state; then the calls: base, execution, objects, collectives, request, p2p,
-subsets, communicator; and many calls at a time: progress_loop. `softnic.MPI` is the public face of all this.
+Reading order: errors, pickling, message_spec, buffers, collective_args; then the NIC: heartbeat, waiting,
+offload_queue, scratch, nic_memory, zerocopy_channel; then the other ranks: messages, transport, peer, progress,
+matching; then the life of a communicator: bootstrap, connections, state; then the calls: base, execution, objects,
+collectives, request, p2p, subsets, communicator; and many calls at a time: progress_loop. `softnic.MPI` is the public
+face of all this.
 """
 
 from __future__ import annotations
