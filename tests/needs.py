@@ -37,6 +37,7 @@ TOOLS = {
     "ping": "iputils-ping",
     "pkg-config": "pkg-config",
     "qemu-aarch64": "qemu-user",
+    "slirp4netns": "slirp4netns",
     "tshark": "tshark",
     "unshare": "util-linux",
 }

@@ -102,7 +102,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     and at least MIN_WATCHDOG_S."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
-    offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
+    offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "bounded:10"})
     """ToS to codec."""
     emulation: dict[str, str] = {}
 
@@ -270,7 +270,7 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--seed", type=int, help=text)
     text = "another node, and the UDP address of its NIC; may be repeated"
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=text)
-    text = "codec of a tag; may be repeated (0x28=inceptionn:10)"
+    text = "codec of a tag; may be repeated (0x28=bounded:10)"
     flags.add_argument("--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help=text)
 
 

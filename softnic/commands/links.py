@@ -87,7 +87,9 @@ def link_of(args: argparse.Namespace) -> dict[str, str]:
     return {name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None}
 
 
-def start_cluster(args: argparse.Namespace, codec: str | None = None, kind: type[Cluster] = Cluster) -> Cluster:
+def start_cluster(
+    args: argparse.Namespace, codec: str | None = None, kind: Callable[..., Cluster] = Cluster
+) -> Cluster:
     """Start the cluster that the arguments describe. Raises CommandError if it does not start."""
     link = {name: getattr(args, name) for name in LINK}
     try:

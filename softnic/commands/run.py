@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,12 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Each rank has SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment. Lines of\n"
         "output begin with the rank. If a rank fails, the others are ended, and its exit code is this command's.\n\n"
         "If the `python` on PATH has no softnic, ranks run the interpreter of this command.\n\n"
-        "With --kernel, ranks use ordinary sockets of their kernels, whose interfaces are the NICs.\n\n"
+        "With --kernel, ranks use ordinary sockets of their kernels, whose interfaces are the NICs; with --kernel 0,2\n"
+        "ranks 0 and 2 do. --uplink gives them a route to the host's network, by slirp4netns or pasta.\n\n"
         "With --mpi4py, `from mpi4py import MPI` gives softnic.MPI.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
-        "iperf3 -c 10.77.0.1'"
+        "iperf3 -c 10.77.0.1'\n"
+        "  softnic run -n 3 --kernel 0 --uplink -- sh start.sh"
     )
     add_link_arguments(parser)
     parser.add_argument(
@@ -45,7 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="codec of the tag 0x28, as in bounded:10 (the NIC's default)",
     )
     parser.add_argument(
-        "--kernel", action="store_true", help="run every rank in a network namespace, with the kernel's sockets"
+        "--kernel",
+        nargs="?",
+        const="",
+        type=_rank_list,
+        metavar="RANKS",
+        help="run these ranks, as in 0,2-3, in network namespaces, with the kernel's sockets (all)",
+    )
+    parser.add_argument(
+        "--uplink", action="store_true", help="give ranks with kernels a route to the host's network (off)"
     )
     parser.add_argument("--mpi4py", action="store_true", help="have `import mpi4py` find softnic.MPI")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command of every rank")
@@ -55,15 +66,37 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise CommandError("no command given: softnic run -n 4 -- python train.py")
-    if not args.kernel:
+    kernels = _kernels(args)
+    if len(kernels) < args.nodes:
         command = with_softnic(command)
-    with start_cluster(args, args.codec, KernelCluster if args.kernel else Cluster) as cluster:
+    kind = partial(KernelCluster, kernels=kernels, uplink=args.uplink) if kernels else Cluster
+    with start_cluster(args, args.codec, kind) as cluster:
         shim = mpi4py.environment(os.environ) if args.mpi4py else {}
         ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ, **shim})
         try:
             return _show(ranks)
         finally:
             ranks.close()
+
+
+def _rank_list(given: str) -> list[range]:
+    """Return the ranges of a list of ranks, as in 0,2-3; empty: all ranks. Raises ArgumentTypeError."""
+    if not re.fullmatch(r"(\d{1,3}(-\d{1,3})?(,\d{1,3}(-\d{1,3})?)*)?", given, re.ASCII):
+        raise argparse.ArgumentTypeError(f"{given!r} is not a list of ranks, as in 0,2-3 (before a command, write --)")
+    ends = [part.partition("-") for part in given.split(",") if part]
+    return [range(int(first), int(last or first) + 1) for first, _, last in ends]
+
+
+def _kernels(args: argparse.Namespace) -> set[int]:
+    """Return the ranks with kernels. Raises CommandError."""
+    if args.kernel is None:
+        if args.uplink:
+            raise CommandError("--uplink is for ranks with kernels: add --kernel, or --kernel with a list of ranks")
+        return set()
+    ranks = {rank for ranks in args.kernel or [range(args.nodes)] for rank in ranks}
+    if not ranks or max(ranks) >= args.nodes:
+        raise CommandError(f"--kernel: the ranks are 0 to {args.nodes - 1}")
+    return ranks
 
 
 def with_softnic(command: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from softnic._native import lib
 from softnic.packet.segment import Tag
 
 DEFAULT_TOS = 0x28
-DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "inceptionn:10"})
+DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "bounded:10"})
 TOS_MASK = 0xFC
 CODING_BLOCK: int = lib.SN_BLOCK
 

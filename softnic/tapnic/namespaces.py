@@ -7,7 +7,8 @@ the user may enter it later, by the PID of a process inside.
 This file is also a program, because a process that changes its namespaces must have one thread only:
 
 - `hold`: makes a namespace with its loopback up, writes its PID to stdout, and stays until stdin ends;
-- `enter PID COMMAND...`: becomes the command, in the namespace of that process;
+- `enter PID [--resolver FILE] COMMAND...`: becomes the command, in the namespace of that process, with that file as its
+  /etc/resolv.conf;
 - `tap PID SOCKET NAME ...`: opens a device there and sends its file descriptor over the Unix socket with this number.
 
 It imports a small part of the standard library only, so that the program starts fast.
@@ -26,7 +27,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+"""sys/mount.h."""
 _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x1, 0x2
@@ -39,6 +42,7 @@ _VNET_HEADER_BYTES = 10
 QUEUE_PACKETS = 4096
 """Length of a device's transmit queue. Packets beyond it are lost, and retransmitted by the kernel."""
 DEVICE = "/dev/net/tun"
+RESOLVER = "/etc/resolv.conf"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -139,7 +143,7 @@ def open_tap_in(pid: int, name: str, mac: bytes, mtu: int, ip: str, prefix: int)
 # --- the program
 
 
-def _call(name: str, *arguments: int) -> None:
+def _call(name: str, *arguments: int | bytes | None) -> None:
     if getattr(_libc, name)(*arguments):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -172,6 +176,15 @@ def _enter(pid: int) -> None:
             os.close(descriptor)
 
 
+def _use_resolver(file: str) -> None:
+    """Let this process and its children see `file` at RESOLVER. Where the system has none, nothing changes."""
+    if not Path(RESOLVER).exists():
+        return
+    _call("unshare", _CLONE_NEWNS)
+    _call("mount", None, b"/", None, _MS_REC | _MS_SLAVE, None)
+    _call("mount", os.fsencode(file), os.fsencode(RESOLVER), None, _MS_BIND, None)
+
+
 def _main(arguments: Sequence[str]) -> None:
     what, *rest = arguments
     if what == "hold":
@@ -183,6 +196,9 @@ def _main(arguments: Sequence[str]) -> None:
     pid, *rest = rest
     _enter(int(pid))
     if what == "enter":
+        if rest[0] == "--resolver":
+            _, file, *rest = rest
+            _use_resolver(file)
         os.execvp(rest[0], rest)
     where, name, mac, mtu, ip, prefix = rest
     tap = open_tap(name, bytes.fromhex(mac), int(mtu), ip, int(prefix))

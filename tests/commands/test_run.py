@@ -133,6 +133,7 @@ def test_no_command_is_a_one_line_error(softnic: Softnic, arguments: list[str]) 
         ("--codec", "zip:9", "zip"),
         ("--codec", "auto:raw", "auto needs a codec that compresses"),
         ("--loss", "101%", "100%"),
+        ("--kernel", "0;1", "'0;1' is not a list of ranks, as in 0,2-3 (before a command, write --)"),
         ("-n", "0", "from 1 to 250"),
     ],
 )
@@ -140,6 +141,18 @@ def test_an_invalid_option_is_a_usage_error(softnic: Softnic, option: str, value
     code, _, err = softnic("run", option, value, "--", "true")
     assert code == 2
     assert hint in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--kernel", "0,2-5"], "--kernel: the ranks are 0 to 3"),
+        (["--kernel", "3-1"], "--kernel: the ranks are 0 to 3"),
+        (["--uplink"], "--uplink is for ranks with kernels: add --kernel, or --kernel with a list of ranks"),
+    ],
+)
+def test_ranks_without_kernels_are_a_one_line_error(softnic: Softnic, options: list[str], hint: str) -> None:
+    assert softnic("run", "-n", "4", *options, "--", "true") == (1, "", f"softnic run: {hint}\n")
 
 
 def processes_of(pipe: int) -> bytes:

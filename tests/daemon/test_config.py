@@ -22,7 +22,7 @@ def test_defaults() -> None:
     assert config.address == 0x0A4D0001
     assert config.label == "10.77.0.1"
     assert config.wire_address == ("0.0.0.0", 4789)
-    assert config.offload_table == {0x28: "inceptionn:10"}
+    assert config.offload_table == {0x28: "bounded:10"}
     assert config.peer_addresses == {}
     assert config.emulation_spec is None
     assert (config.vni, config.mtu, config.mode, config.seed) == (1, 1500, "fill", None)

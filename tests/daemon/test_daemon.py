@@ -335,7 +335,7 @@ def test_systemd_is_notified(tmp_path: Path) -> None:
             assert (info.name, info.ip, info.mac, info.pid) == (
                 "node0", "10.77.0.1", "02:53:4e:4d:00:01", nic.process.pid,
             )  # fmt: skip
-            assert json.loads(control.encode(info))["offloads"] == {"0x28": "inceptionn:10"}
+            assert json.loads(control.encode(info))["offloads"] == {"0x28": "bounded:10"}
             assert nic.stop(signal.SIGINT) == 0
             assert notify.recv(100) == b"STOPPING=1"
 

@@ -10,6 +10,7 @@ from softnic.cluster import cluster
 from softnic.cluster.kernel import KernelCluster
 from softnic.cluster.nic_process import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
+from softnic.cluster.uplink import start_uplink
 from softnic.tapnic import namespaces
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "read_stats",
     "running_nics",
     "start_nic",
+    "start_uplink",
     "wait_for_nic",
 ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from typing import Any, Self
 
 from tests.facades.cluster import KernelCluster, SupervisedProcess, namespaces
@@ -31,16 +30,6 @@ def missing() -> str:
         finally:
             holder.stdin.close()
     return ""
-
-
-class Mixed(KernelCluster):
-    """A cluster whose node 0 is a kernel with a NIC and whose node 1 is a NIC with softnic's sockets."""
-
-    def nic_arguments(self, node: int) -> list[str]:
-        return super().nic_arguments(node) if node == 0 else []
-
-    def within(self, node: int, argv: Sequence[str]) -> list[str]:
-        return super().within(node, argv) if node == 0 else list(argv)
 
 
 class Program:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -19,7 +20,7 @@ from softnic import codecs
 from tests import needs
 from tests.facades.cluster import KernelCluster, namespaces
 from tests.facades.ipc import Client, control
-from tests.tapnic.kernels import Mixed, Program
+from tests.tapnic.kernels import Program
 
 pytestmark = needs.kernels
 
@@ -135,7 +136,7 @@ def test_the_nic_of_a_kernel_that_is_stopped_ends() -> None:
 
 @pytest.mark.parametrize("sender", [0, 1])
 def test_a_kernel_and_sockets_of_softnic(tmp_path: Path, sender: int) -> None:
-    with Mixed(nodes=2, codec="bounded:10", seed=5) as cluster:
+    with KernelCluster(nodes=2, kernels=[0], codec="bounded:10", seed=5) as cluster:
         got = send(cluster, tmp_path / "got", 0x28, sender, softnic=1)
         counters = [cluster.stats(node).counters for node in range(2)]
     assert_rounded(got, "bounded:10")
@@ -189,6 +190,62 @@ def test_the_program_of_the_document(tmp_path: Path) -> None:
     run = [sys.executable, "-m", "softnic", *command.split(), "--", sys.executable, "program.py"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, f"{says}\n"), done.stderr
+
+
+MIXED = """
+import os, socket, sys, time
+if os.environ["SOFTNIC_RANK"] == "0":
+    with socket.create_server((os.environ["MASTER_ADDR"], 5000)) as server:
+        peer, _ = server.accept()
+        print(peer.recv(100).decode(), "came to the kernel")
+else:
+    from softnic import socket
+    while True:
+        try:
+            s = socket.create_connection((os.environ["MASTER_ADDR"], 5000)); break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    s.sendall(b"bytes of a NIC")
+"""
+
+
+def test_some_ranks_with_kernels_and_others_with_sockets() -> None:
+    run = ["run", "-n", "2", "--kernel", "0", "--", sys.executable, "-c", MIXED]
+    done = subprocess.run(
+        [sys.executable, "-m", "softnic", *run], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[0] bytes of a NIC came to the kernel\n"), done.stderr
+
+
+UPLINKED = """
+import os, socket, sys
+s = socket.create_connection(("10.0.2.2", int(sys.argv[1])), timeout=2)
+"""
+ROUTES = """
+import sys
+routes = [line.split() for line in open("/proc/net/route").readlines()[1:]]
+print(sorted((name, target == "00000000") for name, target, *_ in routes))
+print(open("/etc/resolv.conf").read().strip())
+"""
+
+
+@needs.tools("slirp4netns")
+def test_an_uplink_is_the_default_route_and_the_name_server() -> None:
+    """It leads to the host's network, and not to what listens on the host's loopback."""
+    resolver = Path("/etc/resolv.conf")
+    if not resolver.exists():
+        needs.skip(f"this system has no {resolver}")
+    before = resolver.read_text()
+    with (
+        KernelCluster(nodes=1, uplink=True) as cluster,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Program(cluster, 0, ROUTES) as routes,
+        Program(cluster, 0, UPLINKED, server.getsockname()[1]) as refused,
+    ):
+        assert routes.line() == "[('softnic0', False), ('uplink0', False), ('uplink0', True)]"
+        assert routes.end() == "nameserver 10.0.2.3\n"
+        assert refused.process.wait(WAIT_S) == 1
+    assert resolver.read_text() == before
 
 
 @needs.tools("unshare")
