@@ -75,4 +75,4 @@ def test_inspect_of_a_default_nic(tmp_path: Path) -> None:
             while left:
                 left -= len(there.recv(left))
     assert main(["inspect", str(path), "--flow", "1", "--floats", str(floats)]) == 0
-    assert np.load(floats).tobytes() == get("inceptionn:10").roundtrip(gradient(1000)).tobytes()
+    assert np.load(floats).tobytes() == get("bounded:10").roundtrip(gradient(1000)).tobytes()
