@@ -28,6 +28,7 @@ PROGRAMS = (
     "path",
     "peers",
     "reduce",
+    "rounding",
     "small",
     "strangers",
     "tap",

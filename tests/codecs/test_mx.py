@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from tests import needs
 from tests.codecs.cases import RANGES, Words, anything, block_words, boundary_words, decode, gradients
 from tests.codecs.reference import MX, mx_decode, mx_values
 
@@ -55,7 +56,7 @@ def by_ml_dtypes(ml_dtypes: Any, name: str, blocks: Words) -> tuple[Words, Words
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_the_bits_of_ml_dtypes(name: str) -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = needs.module("ml_dtypes")
     rng = np.random.default_rng(81)
     denormals = rng.integers(0, 1 << 26, 1 << 14, dtype=np.uint32)
     for words in (
