@@ -55,10 +55,10 @@ class RoundingRow:
 
 def hadamard(size: int) -> npt.NDArray[np.float32]:
     """Return the orthonormal Walsh-Hadamard matrix of a power of two."""
-    matrix = np.ones((1, 1))
+    matrix: npt.NDArray[np.float64] = np.ones((1, 1))
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    return (matrix / np.sqrt(size)).astype(np.float32)
+    return (matrix / size**0.5).astype(np.float32)
 
 
 def lloyd_max(count: int) -> npt.NDArray[np.float32]:

@@ -130,5 +130,5 @@ def _ready(processes: Mapping[int, ChildProcess], limit_s: float) -> list[int]:
     buffered = [rank for rank, process in processes.items() if process.has_event]
     if buffered:
         return buffered
-    readable = wait(list(processes.values()), limit_s)
-    return [rank for rank, process in processes.items() if process in readable]
+    readable = wait([process.fileno() for process in processes.values()], limit_s)
+    return [rank for rank, process in processes.items() if process.fileno() in readable]

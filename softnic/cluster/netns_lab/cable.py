@@ -46,7 +46,7 @@ class Cable:
     def _line(self) -> str:
         assert self._process.stdout is not None
         line: str = ""
-        if wait([self._process.stdout], ANSWER_S):
+        if wait([self._process.stdout.fileno()], ANSWER_S):
             line = self._process.stdout.readline()
         if not line:
             raise HostError("the cable does not answer")
