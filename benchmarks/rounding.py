@@ -58,7 +58,8 @@ def hadamard(size: int) -> npt.NDArray[np.float32]:
     matrix: npt.NDArray[np.float64] = np.ones((1, 1))
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-    return (matrix / size**0.5).astype(np.float32)
+    orthonormal: npt.NDArray[np.float32] = (matrix / size**0.5).astype(np.float32)
+    return orthonormal
 
 
 def lloyd_max(count: int) -> npt.NDArray[np.float32]:
