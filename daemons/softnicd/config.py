@@ -21,6 +21,7 @@ from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.nic import Mode
 from softnic.nic.offload import OffloadTable
+from softnic.packet import ipv4
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.config import TcpConfig
 from softnic.units import time_s
@@ -102,6 +103,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     and at least MIN_WATCHDOG_S."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
+    hosts: dict[str, str] = {}
+    """Names of nodes, for applications' name resolution, to IP."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "bounded:10"})
     """ToS to codec."""
     emulation: dict[str, str] = {}
@@ -112,6 +115,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "wire_address",
             "network_key",
             "peer_addresses",
+            "names",
             "offload_table",
             "emulation_spec",
             "peer_timeout_s",
@@ -151,6 +155,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.address in peers:
             raise ConfigError("peers", f"{self.ip} is this node")
         return peers
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The addresses of nodes by name, this one's included."""
+        own = {self.name: self.ip} if self.name else {}
+        return own | {name: ipv4.text(_ip("hosts", ip)) for name, ip in self.hosts.items()}
 
     @property
     def peer_timeout_s(self) -> float | None:
@@ -270,6 +280,8 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--seed", type=int, help=text)
     text = "another node, and the UDP address of its NIC; may be repeated"
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=text)
+    text = "name of a node, for applications that resolve names; may be repeated"
+    flags.add_argument("--host", action="append", type=_pair, metavar="NAME=IP", dest="hosts", help=text)
     text = "codec of a tag; may be repeated (0x28=bounded:10)"
     flags.add_argument("--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help=text)
 
@@ -292,7 +304,13 @@ def load(arguments: argparse.Namespace) -> Config:
             table[key] = value
             from_file.discard(key)
     emulation = [(key, value) for key in EMULATION if (value := getattr(arguments, key)) is not None]
-    for key, given in (("peers", arguments.peers), ("offloads", arguments.offloads), ("emulation", emulation)):
+    tables = {
+        "peers": arguments.peers,
+        "hosts": arguments.hosts,
+        "offloads": arguments.offloads,
+        "emulation": emulation,
+    }
+    for key, given in tables.items():
         if given and isinstance(table.get(key, {}), dict):
             table[key] = {**table.get(key, {}), **dict(given)}
     try:
@@ -351,7 +369,7 @@ def _converted(key: str, kind: Any, value: object) -> Any:
 
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Config)}
-_TABLES = frozenset({"peers", "offloads", "emulation"})
+_TABLES = frozenset({"peers", "hosts", "offloads", "emulation"})
 _OLD_KEYS = {"patience": "peer_timeout"}
 """Keys that were renamed: the old name is accepted for one release."""
 _EXAMPLE_VALUES = {"rate": "1gbit", "delay": "50us", "jitter": "50us", "limit": "1mb"}

@@ -41,6 +41,9 @@ class ControlledNic(Protocol):
 
     def add_peer(self, ip: int, address: tuple[str, int]) -> None: ...
 
+    def names(self) -> Mapping[str, str]:
+        """The addresses of nodes by name."""
+
 
 class ControlHandlers:
     """Answers for a NIC.
@@ -56,6 +59,7 @@ class ControlHandlers:
             control.QueryStats: self._stats,
             control.Capture: self._capture,
             control.AddPeer: self._add_peer,
+            control.Resolve: self._resolve,
             **others,
         }
 
@@ -98,6 +102,13 @@ class ControlHandlers:
         host = str(ipaddress.IPv4Address(address_of(request.host)))
         self._nic.add_peer(address_of(request.ip), (host, checked_port(request.port)))
         return control.Done()
+
+    def _resolve(self, request: control.Resolve, _fd: int | None, _client: object) -> control.Resolved:
+        wanted = request.name.lower().removesuffix(".").removesuffix(".softnic")
+        for name, address in self._nic.names().items():
+            if wanted in (name.lower(), address):
+                return control.Resolved(name, address)
+        raise OSError(errno.ENOENT, f"the NIC knows no node {request.name!r}")
 
 
 def address_of(text: str) -> int:

@@ -108,6 +108,9 @@ class Pump(ABC):
             raise OSError(errno.ENOBUFS, f"the NIC has {MAX_PEERS} peers already")
         self._wire.add_peer(mac_of(ip), address)
 
+    def names(self) -> dict[str, str]:
+        return self.config.names
+
     def counters(self) -> dict[str, int]:
         return {**asdict(self.server.counters), **asdict(self.event_log.counters)}
 

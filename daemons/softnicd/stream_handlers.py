@@ -116,7 +116,7 @@ class StreamHandlers:
 
     def _own_address(self, text: str) -> int:
         address, own = address_of(text), self._streams.host.ip
-        if address not in (0, own):
+        if address not in (0, own) and not ipv4.is_loopback(address):
             raise OSError(errno.EADDRNOTAVAIL, f"{text} is not this NIC's address, which is {ipv4.text(own)}")
         return address
 
@@ -136,7 +136,7 @@ class StreamHandlers:
         if not 0 <= request.write_blocker <= MAX_WRITE_BLOCKER:
             raise OSError(errno.EINVAL, f"write_blocker is from 0 to {MAX_WRITE_BLOCKER} bytes")
         if not request.stream:
-            self._check_target(request)
+            self._check_target(request, 0)
             stream = self._add(self._checked_fd(fd), client)
             try:
                 return self._start(stream, request)
@@ -149,7 +149,7 @@ class StreamHandlers:
         if stream.connection is not None or stream.listener is not None:
             raise OSError(errno.EISCONN, "the stream is in use")
         try:
-            self._check_target(request)
+            self._check_target(request, stream.ip)
             return self._start(stream, request)
         except OSError:
             stream.write_blocker = request.write_blocker
@@ -160,19 +160,21 @@ class StreamHandlers:
         self._streams.connect(stream, (address_of(request.address), request.port), request.write_blocker)
         assert stream.connection is not None
         address, port = stream.connection.local
+        if stream.loopback is not None:
+            address = stream.loopback[0]
         return control.Opened(stream.number, ipv4.text(address), port)
 
-    def _check_target(self, request: control.Connect) -> None:
-        """Raises OSError for what cannot be the address of one host."""
+    def _check_target(self, request: control.Connect, bound: int) -> None:
+        """Raises OSError for what cannot be the address of one host, or cannot be reached from the address `bound`."""
         address, port = address_of(request.address), checked_port(request.port)
+        if ipv4.is_loopback(bound) and not ipv4.is_loopback(address) and address != self._streams.host.ip:
+            raise OSError(errno.EINVAL, f"a socket bound to {ipv4.text(bound)} reaches only its own node")
         if not address or not port:
             raise OSError(errno.EADDRNOTAVAIL, f"nothing can listen at {request.address}:{port}")
-        if not ipv4.is_host(address):
-            why = "it is not the address of one host"
-            if address >> 24 == 127:
-                own = ipv4.text(self._streams.host.ip)
-                why = f"a node has no loopback interface; this one's address is {own}"
-            raise OSError(errno.EHOSTUNREACH, f"no route to {request.address}:{port}: {why}")
+        if not ipv4.is_host(address) and not ipv4.is_loopback(address):
+            raise OSError(
+                errno.EHOSTUNREACH, f"no route to {request.address}:{port}: it is not the address of one host"
+            )
 
     # -- options and state -------------------------------------------------------------------------------------------
 

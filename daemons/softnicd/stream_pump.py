@@ -26,6 +26,8 @@ from softnicd.regions import Regions
 from softnicd.stream_table import StreamTable
 from softnicd.streams import Stream
 
+LOOPBACK = 127 << 24 | 1
+"""127.0.0.1."""
 RETRY_S = 0.1
 """Delay after running out of file descriptors."""
 _ENDS = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
@@ -157,8 +159,11 @@ class StreamPump:
     def connect(self, stream: Stream, target: tuple[int, int], write_blocker: int) -> None:
         """Starts a connection. Raises OSError."""
         now = self.now()
+        (ip, port), own = target, self.host.ip
+        inward = ipv4.is_loopback(ip) or ipv4.is_loopback(stream.ip)
+        stream.loopback = (stream.ip or LOOPBACK, ip) if inward else None
         stream.write_blocker = write_blocker
-        self.table.attach(stream, self.host.connect(*target, now, stream.port))
+        self.table.attach(stream, self.host.connect(own if ipv4.is_loopback(ip) else ip, port, now, stream.port))
         stream.apply(now)
         log.debug("stream %d connects to %s:%d", stream.number, ipv4.text(target[0]), target[1])
 
@@ -186,12 +191,14 @@ class StreamPump:
             assert connection is not None
             now = self.now()
             stream.pid = listening.pid
+            stream.loopback = self.table.loopback_of(connection)
             self.table.attach(stream, connection)
             stream.apply(now)
             with application_end:
                 try:
                     stream.mark_unaccepted()
-                    listening.send_accepted(stream.number, connection.peer, application_end)
+                    peer = stream.loopback[1] if stream.loopback else connection.peer[0]
+                    listening.send_accepted(stream.number, (peer, connection.peer[1]), application_end)
                 except OSError:  # the application has closed its end meanwhile
                     connection.abort(now)
                     self.drop(stream, now)

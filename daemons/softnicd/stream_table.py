@@ -164,6 +164,17 @@ class StreamTable:
         closed = self._closed.get(number)
         return None if closed is None else closed.stream.settings
 
+    def loopback_of(self, connection: Connection) -> tuple[int, int] | None:
+        """The addresses of an accepted connection, if the stream that opened it used a loopback address."""
+        (ip, port), (_, peer_port) = connection.local, connection.peer
+        opener = self._node.host.tcp.lookup((ip, port, peer_port)) if connection.peer[0] == ip else None
+        if opener is None:
+            return None
+        stream = self.by_connection.get(opener)
+        if stream is None and opener in self._lingering:
+            stream = self._lingering[opener].stream
+        return None if stream is None or stream.loopback is None else (stream.loopback[1], stream.loopback[0])
+
     def page(self, after: int, limit: int, now: float) -> list[StreamInfo]:
         """The states of at most `limit` open streams with numbers above `after`, in order."""
         numbers = heapq.nsmallest(limit, (number for number in self.streams if number > after))
@@ -183,8 +194,7 @@ class StreamTable:
         return StreamInfo(
             stream.number,
             tcp.state,
-            _named(connection.local),
-            _named(connection.peer),
+            *_names(stream, connection),
             tcp.error,
             tcp.error_message,
             stream.settings.tos,
@@ -214,8 +224,10 @@ class StreamTable:
         return (stream.settings.codec or offloads.codecs[tos & 0xFC]) if offloads.selects(tos) else ""
 
 
-def _named(address: tuple[int, int]) -> tuple[str, int]:
-    return ipv4.text(address[0]), address[1]
+def _names(stream: Stream, connection: Connection) -> tuple[tuple[str, int], tuple[str, int]]:
+    """The addresses and ports of both ends, with the addresses that the application used."""
+    local, peer = stream.loopback or (connection.local[0], connection.peer[0])
+    return (ipv4.text(local), connection.local[1]), (ipv4.text(peer), connection.peer[1])
 
 
 def _auto(codec: str, peer_codecs: int | None, flow: NicFlow | None) -> AutoInfo | None:

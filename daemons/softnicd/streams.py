@@ -92,6 +92,7 @@ class Stream(PortFields):
         "failure",
         "ip",
         "listener",
+        "loopback",
         "pid",
         "poller",
         "port",
@@ -137,6 +138,8 @@ class Stream(PortFields):
         self.ip = 0
         self.port = 0
         """Reserved by bind."""
+        self.loopback: tuple[int, int] | None = None
+        """Local and peer's address as the application knows them, where one of them is a loopback address."""
         self.pid = 0
         """Of the application that opened it, or that listens, for an accepted stream. 0: not known."""
         self.connection: Connection | None = None

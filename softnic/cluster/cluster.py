@@ -237,6 +237,8 @@ class Cluster:
         """Start one NIC. Returns the file descriptor that reports when it is ready."""
         peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
         argv = nic_command(self.controls[node], node_ip(node), wires[node], peers) + self.nic_arguments(node)
+        for other, path in enumerate(self.controls):
+            argv += ["--host", f"{path.stem}={node_ip(other)}"]
         if self._seed is not None:
             argv += ["--seed", str(self._seed + node)]
         log = self.directory / f"node{node}.log"

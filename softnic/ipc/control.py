@@ -132,6 +132,15 @@ class QueryStream(msgspec.Struct, frozen=True, tag=True):
     clear: bool = False
 
 
+class Resolve(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the node with this name, or this address as text. Reply: Resolved, or ENOENT.
+
+    Names are compared without regard to case; `node1.softnic` and `node1` are the same.
+    """
+
+    name: str
+
+
 class QueryStats(msgspec.Struct, frozen=True, tag=True):
     """Asks for the NIC's counters and up to 100 streams with numbers above `after`. Reply: NicStats."""
 
@@ -305,6 +314,13 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
         return self.offload_original_bytes / self.offload_encoded_bytes if self.offload_encoded_bytes else 1.0
 
 
+class Resolved(msgspec.Struct, frozen=True, tag=True):
+    """A node's name and address."""
+
+    name: str
+    address: str
+
+
 class NicEvent(msgspec.Struct, frozen=True):
     """An event in the life of a NIC."""
 
@@ -334,6 +350,7 @@ Request = (
     | SetOption
     | QueryOption
     | QueryStream
+    | Resolve
     | QueryStats
     | Capture
     | Register
@@ -341,7 +358,7 @@ Request = (
     | Join
     | AddPeer
 )
-Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | NicStats
+Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | Resolved | NicStats
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode

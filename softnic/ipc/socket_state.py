@@ -6,24 +6,30 @@ one socket object to another (as by ssl).
 
 from __future__ import annotations
 
+import _socket
 import atexit
+import contextlib
 import errno
 import itertools
 import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from softnic.ipc import control
 from softnic.ipc.client import Client
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class SocketState:
-    """State shared by all file descriptors of one stream: duplicates and those that a fork inherits."""
+    """State shared by all file descriptors of one stream: duplicates and those that a fork inherits.
+
+    A process that gets a file descriptor in another way asks the NIC for its state (`adopt`).
+    """
 
     path: str
     """Path of the NIC's control socket."""
@@ -43,6 +49,8 @@ class SocketState:
     listening: bool = False
     send_buffer: int = 0
     """SO_SNDBUF as set by the application; 0: the control protocol's default."""
+    adopted: bool = False
+    """Another process opened it, and may have set options."""
     ended: bool = False
     """The end of the peer's stream was read, and it was no error."""
     lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
@@ -59,6 +67,8 @@ class SocketState:
             self.nic_end = -1
 
 
+NAME_PREFIX = b"\0softnic/"
+"""Of the names of streams' ends; the number of the stream follows."""
 _clients: dict[str, Client] = {}
 _clients_lock = threading.Lock()
 _by_inode: weakref.WeakValueDictionary[int, SocketState] = weakref.WeakValueDictionary()
@@ -112,6 +122,59 @@ def stream_of(fd: int) -> SocketState:
     if state is None:
         raise OSError(errno.ENOTSOCK, f"file descriptor {fd} is not a NIC's stream in this process")
     return state
+
+
+@contextlib.contextmanager
+def _unix_view(fd: int) -> Iterator[_socket.socket]:
+    """A Unix socket object for a file descriptor, which it does not close."""
+    view = _socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+    try:
+        yield view
+    finally:
+        view.detach()
+
+
+def name_end(fd: int, stream: int) -> None:
+    """Binds the application's end of a stream to an abstract Unix name, by which other processes find the stream."""
+    with contextlib.suppress(OSError), _unix_view(fd) as end:  # it has the name already
+        end.bind(b"%s%d" % (NAME_PREFIX, stream))
+
+
+def adopt(fd: int, path: str) -> SocketState:
+    """Returns the state of a file descriptor that another process opened: by its name, from the NIC at `path`.
+
+    Raises OSError: ENOTSOCK if it is not one of that NIC's streams.
+    """
+    number = _stream_number(fd)
+    try:
+        info: control.StreamInfo | None = client(path).call(control.QueryStream(number)) if number else None
+    except OSError as error:
+        if error.errno != errno.EBADF:
+            raise
+        info = None
+    if info is None:
+        raise OSError(errno.ENOTSOCK, f"file descriptor {fd} is not a NIC's stream")
+    state = SocketState(path, info.stream, local=info.local, adopted=True, listening=info.state == "LISTEN")
+    state.bound = bool(info.local[1])
+    if info.state in ("SYN-SENT", "SYN-RECEIVED"):
+        state.target = info.peer
+    else:
+        state.peer = info.peer
+    register(fd, state)
+    return state
+
+
+def _stream_number(fd: int) -> int:
+    """The stream that a file descriptor's name says; 0 if it has none."""
+    try:
+        with _unix_view(fd) as end:
+            name = end.getsockname()
+    except OSError:
+        return 0
+    if not isinstance(name, bytes) or not name.startswith(NAME_PREFIX):
+        return 0
+    digits = name.removeprefix(NAME_PREFIX).partition(b"/")[0]
+    return int(digits) if digits.isdigit() else 0
 
 
 def register(fd: int, state: SocketState) -> None:

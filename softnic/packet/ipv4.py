@@ -40,6 +40,11 @@ def is_host(number: int) -> bool:
     return 0 < number >> 24 < 224 and number >> 24 != 127
 
 
+def is_loopback(number: int) -> bool:
+    """Whether an address is a host's own: 127.0.0.0/8."""
+    return number >> 24 == 127
+
+
 def checksum(data: bytes) -> int:
     """Returns the internet checksum of bytes; 0 for bytes that contain their own valid checksum."""
     return int(lib.sn_checksum(ffi.from_buffer(data), len(data), 0))

@@ -82,7 +82,7 @@ class socket(TransferSocket):
             if fd < 0:
                 raise ValueError("negative file descriptor")
             os.fstat(fd)
-            state = socket_state.stream_of(fd)
+            state = _state_of(fd, nic)
         else:
             path = os.fspath(nic) if nic is not None else os.environ.get(NIC_VARIABLE, "")
             if not path:
@@ -156,11 +156,12 @@ class socket(TransferSocket):
             raise OSError(errno.EMFILE, "too many open files to accept a connection")
         number, host, port = control.ACCEPTED.unpack(record)
         fd = array.array("i", ancillary[0][2])[0]
-        local = (state.local[0] if state.local[0] != "0.0.0.0" else client(state.path).info().ip, state.local[1])
         peer = (_stdlib.inet_ntoa(host), port)
+        local = (addresses.local_of(peer[0], state.local[0], client(state.path)), state.local[1])
         accepted = socket_state.SocketState(state.path, number, local=local, peer=peer, options=dict(state.options))
         socket_state.register(fd, accepted)
         connection = socket(self.family, self.type, self.proto, fileno=fd)
+        socket_state.name_end(fd, number)
         _stdlib.socket.recv(connection, len(control.ACCEPT_MARK), _stdlib.MSG_DONTWAIT)
         if state.send_buffer:
             connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
@@ -221,6 +222,8 @@ class socket(TransferSocket):
         if option == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR):
             value = self._pop_error()
         elif option in options.NIC_OPTIONS or option in options.REMEMBERED:
+            if state.adopted and option not in state.options:
+                state.options[option] = client(state.path).call(control.QueryOption(state.stream, level, name)).value
             value = state.options.get(option, "" if option in options.TEXTS else options.DEFAULTS.get(option, 0))
             if option == options.CONGESTION:
                 value = value or client(state.path).info().congestion
@@ -232,6 +235,17 @@ class socket(TransferSocket):
             options.check_supported(level, name)
             return super().getsockopt(level, name, *(() if length is None else (length,)))
         return options.from_protocol(level, name, value, length)
+
+
+def _state_of(fd: int, nic: str | os.PathLike[str] | None) -> socket_state.SocketState:
+    """Returns the state of a file descriptor, which another process may have opened. Raises OSError (ENOTSOCK)."""
+    try:
+        return socket_state.stream_of(fd)
+    except OSError:
+        path = os.fspath(nic) if nic is not None else os.environ.get(NIC_VARIABLE, "")
+        if not path:
+            raise
+        return socket_state.adopt(fd, path)
 
 
 def info(connection: _stdlib.socket) -> StreamInfo:

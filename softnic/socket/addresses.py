@@ -6,7 +6,17 @@ import operator
 import socket
 from typing import Any
 
+from softnic.ipc.client import Client
+
 ANY = "0.0.0.0"
+LOOPBACK = "127.0.0.1"
+
+
+def local_of(peer: str, listening: str, nic: Client) -> str:
+    """Returns the local address of a connection that was accepted at the address `listening`."""
+    if peer.startswith("127."):
+        return listening if listening.startswith("127.") else LOOPBACK
+    return listening if listening != ANY else nic.info().ip
 
 
 def resolve(address: Any) -> tuple[str, int]:

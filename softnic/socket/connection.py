@@ -134,6 +134,7 @@ class NicSocket(socket.socket):
             raise
         state.stream, state.local = opened.stream, (opened.address, opened.port)
         if new:
+            socket_state.name_end(self.fileno(), state.stream)
             state.close_nic_end()
             for (level, name), value in state.options.items():
                 if (level, name) in NIC_OPTIONS:

@@ -123,8 +123,11 @@ class TcpStack:
     # Opening
 
     def listen(self, ip: int, port: int, backlog: int) -> Listener:
-        """`ip` 0: any address; port 0: any free one. Raises OSError EADDRINUSE, EADDRNOTAVAIL (not our address)."""
-        if ip not in (0, self.ip):
+        """`ip` 0: any address; port 0: any free one. Raises OSError EADDRINUSE, EADDRNOTAVAIL (not our address).
+
+        At a loopback address it accepts connections of this node only.
+        """
+        if ip not in (0, self.ip) and not ipv4.is_loopback(ip):
             raise _error(errno.EADDRNOTAVAIL, f"{ipv4.text(ip)} is not this node's address")
         if not port:
             port = self._free_port(lambda port: not self._local_ports[port])
@@ -206,6 +209,8 @@ class TcpStack:
     def _receive_unknown(self, s: Segment, old: Flow | None, now: float) -> None:
         """Handles a segment that belongs to no connection, or may replace an `old` one."""
         listener = self._listeners.get(s.dport)
+        if listener is not None and ipv4.is_loopback(listener.ip) and s.src != self.ip:
+            listener = None
         kind = s.flags & (ACK | RST | SYN)
         if listener is not None and kind == SYN:
             listener.on_syn(s, old, now)

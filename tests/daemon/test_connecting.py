@@ -33,7 +33,7 @@ def test_a_descriptor_stays_registered_with_epoll_through_refused_connects(nics:
             assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLOUT)]
             assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
             assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
-            assert s.connect_ex(("127.0.0.1", 9)) == errno.EHOSTUNREACH  # refused at once
+            assert s.connect_ex(("224.0.0.1", 9)) == errno.EHOSTUNREACH  # refused at once
             assert epoll.poll(0) == [(s.fileno(), select.EPOLLOUT)]
             assert s.connect_ex(("10.77.0.99", 0)) == errno.EADDRNOTAVAIL
         with socket.create_server(address, nic=nics[1].path) as listening:
@@ -56,7 +56,7 @@ def test_an_unbound_socket_connects_after_refused_connects(nics: list[Nic]) -> N
         address = reserved.getsockname()
     with socket.socket(nic=nics[0].path) as s:
         s.settimeout(WAIT_S)
-        for unreachable in (("127.0.0.1", 9), address, ("10.77.0.99", 0), address):
+        for unreachable in (("224.0.0.1", 9), address, ("10.77.0.99", 0), address):
             with pytest.raises(OSError, match=unreachable[0]):
                 s.connect(unreachable)
         with socket.create_server(address, nic=nics[1].path) as listening:

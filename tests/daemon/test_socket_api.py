@@ -229,14 +229,12 @@ def test_connect_takes_integers_and_bytes_and_nothing_else(nic: Nic) -> None:
         assert s.getpeername() == listening.getsockname()
 
 
-def test_the_error_says_that_nodes_have_no_loopback(nic: Nic) -> None:
-    with socket.socket() as s, pytest.raises(OSError, match=f"no loopback .*{nic.ip}") as caught:
-        s.connect(("127.0.0.1", 80))
-    assert caught.value.errno == errno.EHOSTUNREACH
-    with socket.socket() as s, pytest.raises(OSError, match="one host"):
+def test_errors_name_the_address() -> None:
+    with socket.socket() as s, pytest.raises(OSError, match="one host") as caught:
         s.connect(("224.0.0.1", 80))
-    with pytest.raises(OSError, match=r"attempting to bind on address \('127"):
-        socket.create_server(("127.0.0.1", 0))
+    assert caught.value.errno == errno.EHOSTUNREACH
+    with pytest.raises(OSError, match=r"attempting to bind on address \('192"):
+        socket.create_server(("192.0.2.1", 0))
 
 
 # -- options

@@ -168,7 +168,7 @@ def test_names_before_and_after_bind(nics: list[Nic]) -> None:
             other.bind((nics[0].ip, port))
         assert caught.value.errno == errno.EADDRINUSE
         with pytest.raises(OSError, match="not this NIC's") as caught:
-            other.bind(("127.0.0.1", 0))
+            other.bind(("192.0.2.1", 0))
         assert caught.value.errno == errno.EADDRNOTAVAIL
         with pytest.raises(OverflowError):
             other.bind(("", 1 << 16))
