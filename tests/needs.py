@@ -37,6 +37,8 @@ TOOLS = {
     "ping": "iputils-ping",
     "pkg-config": "pkg-config",
     "qemu-aarch64": "qemu-user",
+    "redis-cli": "redis-tools",
+    "redis-server": "redis-server",
     "slirp4netns": "slirp4netns",
     "tshark": "tshark",
     "unshare": "util-linux",

@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "socket",
         "units",
     },
+    "softnic.preload": set(),
     "softnic.__main__": {"commands"},
     "softnic.commands": {
         "MPI",
@@ -85,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "ipc",
         "model",
         "mpi4py",
+        "preload",
         "socket",
         "tcp",
         "units",
@@ -224,7 +226,7 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
 
 
 FACADES = ROOT / "tests" / "facades"
-PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".mpi4py", ".ray", ".socket", ".torch"}
+PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".mpi4py", ".preload", ".ray", ".socket", ".torch"}
 """Public modules, after "softnic". Every other module is internal."""
 PUBLIC_PRIVATE = {
     "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",

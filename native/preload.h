@@ -1,0 +1,108 @@
+/* The preloaded library: the C library's socket calls, for programs of any language, with TCP over IPv4 by the NIC.
+
+   softnic/preload.py sets LD_PRELOAD to it. A stream is one end of a Unix stream pair whose other end the NIC has, as in
+   softnic/socket; the kernel moves the bytes. The library keeps nothing about a stream: the descriptor's own name, in
+   the abstract namespace of Unix sockets, is "softnic/NUMBER" (the NIC's number of the stream), followed by "/6" where
+   the program sees addresses of IPv6. Names survive dup, fork, exec and SCM_RIGHTS. All else is asked of the NIC. */
+#ifndef SOFTNIC_PRELOAD_H
+#define SOFTNIC_PRELOAD_H
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#undef _FORTIFY_SOURCE /* its inline functions have the names that are defined here */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+/* A function that replaces the C library's. */
+#define PRELOADED __attribute__((visibility("default")))
+/* The C library's function of this name. */
+#define REAL(name)                                     \
+    ({                                                 \
+        static _Atomic(void *) known_##name;           \
+        (__typeof__(&name))sp_real(#name, &known_##name); \
+    })
+
+enum { SP_TEXT = 320, SP_REPLY = 4096 };
+enum { SP_SOL_NIC = 0x4E49, SP_NIC_CODEC = 1 };
+
+typedef struct {
+    int64_t number;
+    bool six; /* the program opened it as AF_INET6 */
+} sp_stream;
+
+typedef struct {
+    uint32_t ip; /* network order */
+    uint16_t port;
+} sp_address;
+
+typedef struct {
+    char state[16];
+    sp_address local, peer;
+    bool has_peer;
+    int error;
+    char congestion[16];
+    int64_t mss, cwnd, retransmits, send_queue, bytes_sent, bytes_received;
+    double srtt, rttvar, rto;
+} sp_status;
+
+/* The NIC's control socket; NULL: the library changes nothing. */
+const char *sp_nic(void);
+
+/* -- preload_json.c: replies -- */
+
+/* Returns the value of a member of the object at `text`, which ends with a zero byte, or NULL. */
+const char *sp_member(const char *text, const char *name);
+int64_t sp_integer(const char *value, int64_t otherwise);
+double sp_number(const char *value);
+/* Copies a string without escapes, cut to the space there is. Returns what follows it, or NULL if it is none. */
+const char *sp_text(const char *value, char *to, size_t space);
+/* Parses ["10.77.0.1",80]. */
+bool sp_endpoint(const char *value, sp_address *address);
+
+/* -- preload_control.c: requests. They return 0 or more, or -errno -- */
+
+/* Sends a request with a file descriptor (-1: none) and receives the reply, which may not be Failed. */
+int sp_call(char reply[static SP_REPLY], int fd, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int sp_query(const sp_stream *stream, bool clear, sp_status *status);
+
+/* -- preload_streams.c -- */
+
+/* Whether a file descriptor is a NIC's stream. Preserves errno. */
+bool sp_stream_of(int fd, sp_stream *stream);
+/* Names a descriptor. Returns 0 or -errno. */
+int sp_name(int fd, const sp_stream *stream);
+/* Returns the descriptor of a new stream, or -errno. `flags`: SOCK_CLOEXEC, SOCK_NONBLOCK. */
+int sp_open(int flags, bool six, sp_stream *stream);
+/* Replaces a kernel's TCP socket of IPv6, or a stream that has ended, by a new stream. Returns 0 or -errno. */
+int sp_replace(int fd, bool six, sp_stream *stream);
+/* Whether it is a kernel's TCP socket of IPv6; `dual`: which takes connections of IPv4 as well. */
+bool sp_is_six(int fd, bool dual);
+/* Fills the send buffer, so that the descriptor is not writable until the NIC has read that. Returns its size. */
+int64_t sp_block(int fd);
+/* Whether a connect of this process on the descriptor has no known outcome yet. */
+bool sp_is_pending(int fd);
+void sp_set_pending(int fd);
+/* Sets SO_SNDBUF for when a pending connect is over. Returns false if there is none. */
+bool sp_set_pending_size(int fd, int size);
+/* Takes the outcome of a connect: 0, -EALREADY, or the NIC's error. */
+int sp_settle(int fd, const sp_stream *stream);
+/* As sp_settle for a pending connect. Costs nothing if the process has none. */
+void sp_settle_pending(int fd);
+bool sp_is_connecting(const sp_status *status);
+
+/* -- preload_names.c: addresses -- */
+
+/* Parses a socket address. Returns 0, -EINVAL, or -EAFNOSUPPORT: not of IPv4, nor the same in IPv6's form. */
+int sp_parse(const struct sockaddr *address, socklen_t size, sp_address *to);
+/* Writes a socket address as the kernel does: as much as there is space for, and its full size to `size`. */
+void sp_format(const sp_address *address, bool six, struct sockaddr *to, socklen_t *size);
+
+/* Sets errno and returns -1 for a negative result; otherwise returns the result. */
+int sp_result(int result);
+void *sp_real(const char *name, _Atomic(void *) *known);
+
+#endif

@@ -1,0 +1,105 @@
+/* Addresses of the preloaded library: socket addresses, and the names of nodes (node0, node1.softnic). */
+#include "preload.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+
+static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
+int sp_parse(const struct sockaddr *address, socklen_t size, sp_address *to)
+{
+    if (!address || size < sizeof address->sa_family)
+        return -EINVAL;
+    if (address->sa_family == AF_INET) {
+        struct sockaddr_in four;
+        if (size < sizeof four)
+            return -EINVAL;
+        memcpy(&four, address, sizeof four);
+        *to = (sp_address){four.sin_addr.s_addr, ntohs(four.sin_port)};
+        return 0;
+    }
+    if (address->sa_family == AF_INET6) {
+        struct sockaddr_in6 six;
+        if (size < offsetof(struct sockaddr_in6, sin6_scope_id))
+            return -EINVAL;
+        memcpy(&six, address, offsetof(struct sockaddr_in6, sin6_scope_id));
+        to->port = ntohs(six.sin6_port);
+        if (IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr)) {
+            to->ip = htonl(INADDR_ANY);
+            return 0;
+        }
+        if (!memcmp(&six.sin6_addr, mapped, sizeof mapped)) {
+            memcpy(&to->ip, six.sin6_addr.s6_addr + sizeof mapped, sizeof to->ip);
+            return 0;
+        }
+    }
+    return -EAFNOSUPPORT;
+}
+
+void sp_format(const sp_address *address, bool six, struct sockaddr *to, socklen_t *size)
+{
+    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(address->port), .sin_addr = {address->ip}};
+    struct sockaddr_in6 other = {.sin6_family = AF_INET6, .sin6_port = htons(address->port)};
+    const socklen_t whole = six ? sizeof other : sizeof four;
+
+    if (!to || !size)
+        return;
+    if (address->ip) {
+        memcpy(&other.sin6_addr, mapped, sizeof mapped);
+        memcpy(other.sin6_addr.s6_addr + sizeof mapped, &address->ip, sizeof address->ip);
+    }
+    memcpy(to, six ? (const void *)&other : (const void *)&four, *size < whole ? *size : whole);
+    *size = whole;
+}
+
+/* Writes the address of a node as text; returns false if the NIC knows no node of this name. It is asked for names
+   without a dot and for those that end in .softnic. */
+static bool node_address(const char *name, char text[static INET_ADDRSTRLEN])
+{
+    static const char domain[] = ".softnic";
+    char reply[SP_REPLY];
+
+    if (!name || !*name || !sp_nic() || strlen(name) > SP_TEXT / 2)
+        return false;
+    const char *dot = strchr(name, '.');
+    if ((dot && strcmp(dot, domain)) || !strcmp(name, "localhost") || name[strspn(name, ".0123456789")] == 0)
+        return false;
+    for (const char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("-_.", *at))
+            return false;
+    return !sp_call(reply, -1, "{\"type\":\"Resolve\",\"name\":\"%s\"}", name) &&
+           sp_text(sp_member(reply, "address"), text, INET_ADDRSTRLEN);
+}
+
+PRELOADED int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+    char text[INET_ADDRSTRLEN];
+
+    return REAL(getaddrinfo)(node_address(name, text) ? text : name, service, hints, found);
+}
+
+PRELOADED struct hostent *gethostbyname(const char *name)
+{
+    char text[INET_ADDRSTRLEN];
+
+    return REAL(gethostbyname)(node_address(name, text) ? text : name);
+}
+
+PRELOADED struct hostent *gethostbyname2(const char *name, int family)
+{
+    char text[INET_ADDRSTRLEN];
+
+    return REAL(gethostbyname2)(family == AF_INET && node_address(name, text) ? text : name, family);
+}
+
+PRELOADED int gethostbyname_r(const char *name, struct hostent *entry, char *space, size_t size,
+                              struct hostent **found, int *error)
+{
+    char text[INET_ADDRSTRLEN];
+
+    return REAL(gethostbyname_r)(node_address(name, text) ? text : name, entry, space, size, found, error);
+}

@@ -1,0 +1,272 @@
+/* Streams of the preloaded library: their descriptors, how these are named, and connects without a known outcome.
+
+   A connecting descriptor is not writable, since its send buffer is filled until the NIC has read that
+   (softnic/ipc/control.py). The buffer is small meanwhile. The connects of this process are kept in a small table, so
+   that the buffer grows again when the program learns of the outcome or writes; a process that inherits a connecting
+   descriptor finds the outcome when it asks for SO_ERROR. */
+#include "preload.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { STREAM_BUFFER = 512 << 10, PENDING = 256 };
+
+static const char prefix[] = "softnic/"; /* after the zero byte of an abstract name */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    ino_t inode;
+    int size; /* of the send buffer to be; 0: the default */
+} pending[PENDING];
+static unsigned next_pending;
+static _Atomic unsigned pending_count;
+
+void *sp_real(const char *name, _Atomic(void *) *known)
+{
+    void *found = atomic_load_explicit(known, memory_order_relaxed);
+
+    if (!found) {
+        found = dlsym(RTLD_NEXT, name);
+        if (!found)
+            abort();
+        atomic_store_explicit(known, found, memory_order_relaxed);
+    }
+    return found;
+}
+
+int sp_result(int result)
+{
+    if (result >= 0)
+        return result;
+    errno = -result;
+    return -1;
+}
+
+/* -- names of descriptors -- */
+
+bool sp_stream_of(int fd, sp_stream *stream)
+{
+    const int before = errno;
+    struct sockaddr_un name = {0};
+    socklen_t size = sizeof name - 1; /* the zero byte at the end stays */
+    char *end;
+
+    if (!sp_nic())
+        return false;
+    const int failed = REAL(getsockname)(fd, (void *)&name, &size);
+    errno = before;
+    if (failed || name.sun_family != AF_UNIX || size <= offsetof(struct sockaddr_un, sun_path) + sizeof prefix)
+        return false;
+    if (name.sun_path[0] || memcmp(name.sun_path + 1, prefix, sizeof prefix - 1))
+        return false;
+    stream->number = strtoll(name.sun_path + sizeof prefix, &end, 10);
+    stream->six = !strcmp(end, "/6");
+    errno = before;
+    return stream->number > 0;
+}
+
+int sp_name(int fd, const sp_stream *stream)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    const int size = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "%s%lld%s", prefix,
+                              (long long)stream->number, stream->six ? "/6" : "");
+
+    return REAL(bind)(fd, (void *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)size)
+               ? -errno
+               : 0;
+}
+
+int sp_open(int flags, bool six, sp_stream *stream)
+{
+    char reply[SP_REPLY];
+    int ends[2];
+
+    if (REAL(socketpair)(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+        return -errno;
+    int error = sp_call(reply, ends[1], "{\"type\":\"Open\"}");
+    close(ends[1]);
+    if (!error) {
+        *stream = (sp_stream){sp_integer(sp_member(reply, "stream"), 0), six};
+        error = sp_name(ends[0], stream);
+    }
+    if (error) {
+        close(ends[0]);
+        return error;
+    }
+    if (!(flags & SOCK_CLOEXEC))
+        fcntl(ends[0], F_SETFD, 0);
+    if (flags & SOCK_NONBLOCK)
+        fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
+    return ends[0];
+}
+
+static int option(int fd, int level, int name)
+{
+    int value = 0;
+    socklen_t size = sizeof value;
+
+    return REAL(getsockopt)(fd, level, name, &value, &size) ? -1 : value;
+}
+
+bool sp_is_six(int fd, bool dual)
+{
+    const int before = errno;
+    bool is = option(fd, SOL_SOCKET, SO_DOMAIN) == AF_INET6 && option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
+              option(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP;
+
+    is = is && !(dual && option(fd, IPPROTO_IPV6, IPV6_V6ONLY));
+    errno = before;
+    return is;
+}
+
+int sp_replace(int fd, bool six, sp_stream *stream)
+{
+    static const int kept[][2] = {
+        {SOL_SOCKET, SO_REUSEADDR}, {SOL_SOCKET, SO_REUSEPORT}, {SOL_SOCKET, SO_KEEPALIVE}, {IPPROTO_TCP, TCP_NODELAY}};
+    static const int times[] = {SO_RCVTIMEO, SO_SNDTIMEO};
+    const int flags = fcntl(fd, F_GETFL), on_exec = fcntl(fd, F_GETFD);
+    const int made = sp_open(flags & O_NONBLOCK ? SOCK_NONBLOCK | SOCK_CLOEXEC : SOCK_CLOEXEC, six, stream);
+    const bool is_kernels = sp_is_six(fd, false);
+
+    if (made < 0)
+        return made;
+    for (size_t index = 0; index < sizeof kept / sizeof *kept && is_kernels; index++)
+        if (option(fd, kept[index][0], kept[index][1]) > 0)
+            setsockopt(made, kept[index][0], kept[index][1], &(int){1}, sizeof(int)); /* this library's */
+    for (size_t index = 0; index < sizeof times / sizeof *times; index++) {
+        struct timeval time;
+        socklen_t size = sizeof time;
+        if (!REAL(getsockopt)(fd, SOL_SOCKET, times[index], &time, &size))
+            REAL(setsockopt)(made, SOL_SOCKET, times[index], &time, size);
+    }
+    const int result = dup3(made, fd, on_exec & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno : 0;
+    close(made);
+    return result;
+}
+
+/* -- connects -- */
+
+int64_t sp_block(int fd)
+{
+    static const char filler[1 << 14];
+    int64_t count = 0;
+    ssize_t sent;
+
+    REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &(int){1}, sizeof(int)); /* a small buffer is filled quickly */
+    while ((sent = REAL(send)(fd, filler, sizeof filler, MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
+        count += sent;
+    return count;
+}
+
+static ino_t inode_of(int fd)
+{
+    struct stat found;
+
+    return fstat(fd, &found) ? 0 : found.st_ino;
+}
+
+/* Returns the entry of a descriptor, or -1. */
+static int find_pending(ino_t inode)
+{
+    for (int index = 0; index < PENDING && inode; index++)
+        if (pending[index].inode == inode)
+            return index;
+    return -1;
+}
+
+bool sp_is_pending(int fd)
+{
+    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&lock);
+    const bool found = find_pending(inode_of(fd)) >= 0;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void sp_set_pending(int fd)
+{
+    const ino_t inode = inode_of(fd);
+
+    pthread_mutex_lock(&lock);
+    int at = find_pending(inode);
+    if (at < 0) {
+        at = (int)(next_pending++ % PENDING); /* descriptors that were closed meanwhile leave their entries behind */
+        pending_count += !pending[at].inode;
+    }
+    pending[at].inode = inode;
+    pending[at].size = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+bool sp_set_pending_size(int fd, int size)
+{
+    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&lock);
+    const int at = find_pending(inode_of(fd));
+    if (at >= 0)
+        pending[at].size = size;
+    pthread_mutex_unlock(&lock);
+    return at >= 0;
+}
+
+/* Removes the entry of a descriptor, if it has one, and lets its send buffer grow. */
+static void end_pending(int fd)
+{
+    int size = STREAM_BUFFER;
+
+    pthread_mutex_lock(&lock);
+    const int at = find_pending(inode_of(fd));
+    if (at >= 0) {
+        size = pending[at].size ? pending[at].size : size;
+        pending[at].inode = 0;
+        pending_count--;
+    }
+    pthread_mutex_unlock(&lock);
+    REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+}
+
+bool sp_is_connecting(const sp_status *status)
+{
+    return !strncmp(status->state, "SYN-", 4);
+}
+
+int sp_settle(int fd, const sp_stream *stream)
+{
+    sp_status status;
+    const int error = sp_query(stream, true, &status);
+
+    if (!error && sp_is_connecting(&status))
+        return -EALREADY;
+    if (error || status.has_peer)
+        end_pending(fd);
+    return error ? error : -status.error;
+}
+
+void sp_settle_pending(int fd)
+{
+    const int before = errno;
+    sp_stream stream;
+
+    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
+        return;
+    struct pollfd poll_fd = {fd, POLLOUT, 0};
+    if (sp_is_pending(fd) && sp_stream_of(fd, &stream) && REAL(poll)(&poll_fd, 1, 0) == 1) {
+        sp_status status;
+        if (!sp_query(&stream, false, &status) && !sp_is_connecting(&status) && !status.error)
+            end_pending(fd); /* an error stays for SO_ERROR */
+    }
+    errno = before;
+}

@@ -1,0 +1,176 @@
+/* Transfers of bytes on the preloaded library's sockets: the kernel's, with the NIC's errors.
+
+   A descriptor reports only the end of the stream and "broken pipe". Where a call returns one of these, the NIC is asked
+   why. Everything else costs no more than the call itself, for sockets and for all other files. */
+#include "preload.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Returns the error that ended a stream, 0: none or not a stream. Preserves errno. */
+static int error_of(int fd)
+{
+    sp_stream stream;
+    sp_status status;
+
+    if (!sp_stream_of(fd, &stream))
+        return 0;
+    const int error = -sp_query(&stream, true, &status);
+    return error ? error : status.error;
+}
+
+/* Whether a receive of no bytes, or one that failed so, shall be repeated: the reset concerned bytes written before. */
+static bool failed(int fd, ssize_t *received)
+{
+    if (*received > 0 || (*received < 0 && errno != ECONNRESET))
+        return false;
+    const bool was_reset = *received < 0;
+    const int error = error_of(fd);
+    if (error && error != EPIPE) { /* that concerns writers */
+        errno = error;
+        *received = -1;
+        return false;
+    }
+    return was_reset;
+}
+
+#define RECEIVE(fd, wanted, call)                     \
+    ({                                                \
+        ssize_t received = call;                      \
+        if ((wanted) && failed(fd, &received))        \
+            received = call;                          \
+        received;                                     \
+    })
+
+PRELOADED ssize_t read(int fd, void *to, size_t size)
+{
+    return RECEIVE(fd, size, REAL(read)(fd, to, size));
+}
+
+PRELOADED ssize_t readv(int fd, const struct iovec *parts, int count)
+{
+    return RECEIVE(fd, count && parts[0].iov_len, REAL(readv)(fd, parts, count));
+}
+
+PRELOADED ssize_t recv(int fd, void *to, size_t size, int flags)
+{
+    return RECEIVE(fd, size, REAL(recv)(fd, to, size, flags));
+}
+
+PRELOADED ssize_t recvfrom(int fd, void *to, size_t size, int flags, struct sockaddr *address, socklen_t *space)
+{
+    return RECEIVE(fd, size, REAL(recvfrom)(fd, to, size, flags, address, space));
+}
+
+PRELOADED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+    return RECEIVE(fd, message->msg_iovlen && message->msg_iov[0].iov_len, REAL(recvmsg)(fd, message, flags));
+}
+
+/* What programs call that were built with _FORTIFY_SOURCE. */
+ssize_t __read_chk(int fd, void *to, size_t size, size_t space);
+ssize_t __recv_chk(int fd, void *to, size_t size, size_t space, int flags);
+ssize_t __recvfrom_chk(int fd, void *to, size_t size, size_t space, int flags, struct sockaddr *address,
+                       socklen_t *space_of_address);
+
+PRELOADED ssize_t __read_chk(int fd, void *to, size_t size, size_t space)
+{
+    return RECEIVE(fd, size, REAL(__read_chk)(fd, to, size, space));
+}
+
+PRELOADED ssize_t __recv_chk(int fd, void *to, size_t size, size_t space, int flags)
+{
+    return RECEIVE(fd, size, REAL(__recv_chk)(fd, to, size, space, flags));
+}
+
+PRELOADED ssize_t __recvfrom_chk(int fd, void *to, size_t size, size_t space, int flags, struct sockaddr *address,
+                                 socklen_t *space_of_address)
+{
+    return RECEIVE(fd, size, REAL(__recvfrom_chk)(fd, to, size, space, flags, address, space_of_address));
+}
+
+/* -- sending -- */
+
+/* The result of a send: the NIC's error for a broken pipe. SIGPIPE comes as from the kernel's TCP: not for the error
+   that ended the connection, but for what is sent after it was reported. */
+static ssize_t sent(int fd, ssize_t result, bool signals)
+{
+    if (result >= 0 || errno != EPIPE)
+        return result;
+    const int error = error_of(fd);
+    errno = error ? error : EPIPE;
+    if (signals && errno == EPIPE)
+        pthread_kill(pthread_self(), SIGPIPE);
+    return -1;
+}
+
+/* Urgent data is refused (RFC 6093 advises against it). */
+static bool refuses(int fd, int flags)
+{
+    sp_stream stream;
+
+    if (!(flags & MSG_OOB) || !sp_stream_of(fd, &stream))
+        return false;
+    errno = EOPNOTSUPP;
+    return true;
+}
+
+PRELOADED ssize_t write(int fd, const void *from, size_t size)
+{
+    sp_settle_pending(fd);
+    return sent(fd, REAL(write)(fd, from, size), false);
+}
+
+PRELOADED ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    sp_settle_pending(fd);
+    return sent(fd, REAL(writev)(fd, parts, count), false);
+}
+
+PRELOADED ssize_t send(int fd, const void *from, size_t size, int flags)
+{
+    if (refuses(fd, flags))
+        return -1;
+    sp_settle_pending(fd);
+    return sent(fd, REAL(send)(fd, from, size, flags | MSG_NOSIGNAL), !(flags & MSG_NOSIGNAL));
+}
+
+PRELOADED ssize_t sendto(int fd, const void *from, size_t size, int flags, const struct sockaddr *to, socklen_t space)
+{
+    sp_stream stream;
+
+    if (to && sp_stream_of(fd, &stream)) { /* TCP ignores it on a connection */
+        to = NULL;
+        space = 0;
+    }
+    if (refuses(fd, flags))
+        return -1;
+    sp_settle_pending(fd);
+    return sent(fd, REAL(sendto)(fd, from, size, flags | MSG_NOSIGNAL, to, space), !(flags & MSG_NOSIGNAL));
+}
+
+PRELOADED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    if (refuses(fd, flags))
+        return -1;
+    sp_settle_pending(fd);
+    return sent(fd, REAL(sendmsg)(fd, message, flags | MSG_NOSIGNAL), !(flags & MSG_NOSIGNAL));
+}
+
+PRELOADED int shutdown(int fd, int how)
+{
+    sp_stream stream;
+    sp_status status;
+
+    if (!sp_stream_of(fd, &stream))
+        return REAL(shutdown)(fd, how);
+    const int error = sp_query(&stream, false, &status);
+    if (error || !strcmp(status.state, "BOUND") || sp_is_connecting(&status))
+        return sp_result(error && error != -ECONNRESET ? error : -ENOTCONN);
+    sp_settle_pending(fd);
+    return REAL(shutdown)(fd, how);
+}
