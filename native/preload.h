@@ -71,6 +71,10 @@ int sp_query(const sp_stream *stream, bool clear, sp_status *status);
 
 /* -- preload_streams.c -- */
 
+/* Leaves a descriptor to the kernel until it is closed or another file's: softnic.socket in the same process calls it
+   for its own. */
+PRELOADED void softnic_preload_ignore(int fd);
+
 /* Whether a file descriptor is a NIC's stream. Preserves errno. */
 bool sp_stream_of(int fd, sp_stream *stream);
 /* Names a descriptor. Returns 0 or -errno. */

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <strings.h>
 
 static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
 
@@ -57,7 +58,7 @@ void sp_format(const sp_address *address, bool six, struct sockaddr *to, socklen
 }
 
 /* Writes the address of a node as text; returns false if the NIC knows no node of this name. It is asked for names
-   without a dot and for those that end in .softnic. */
+   without a dot and for those that end in .softnic. `localhost` is this node, by IPv4, the family that a NIC has. */
 static bool node_address(const char *name, char text[static INET_ADDRSTRLEN])
 {
     static const char domain[] = ".softnic";
@@ -66,7 +67,11 @@ static bool node_address(const char *name, char text[static INET_ADDRSTRLEN])
     if (!name || !*name || !sp_nic() || strlen(name) > SP_TEXT / 2)
         return false;
     const char *dot = strchr(name, '.');
-    if ((dot && strcmp(dot, domain)) || !strcmp(name, "localhost") || name[strspn(name, ".0123456789")] == 0)
+    if (!strcasecmp(name, "localhost")) {
+        strcpy(text, "127.0.0.1");
+        return true;
+    }
+    if ((dot && strcmp(dot, domain)) || name[strspn(name, ".0123456789")] == 0)
         return false;
     for (const char *at = name; *at; at++)
         if (!isalnum((unsigned char)*at) && !strchr("-_.", *at))
@@ -79,7 +84,9 @@ PRELOADED int getaddrinfo(const char *name, const char *service, const struct ad
 {
     char text[INET_ADDRSTRLEN];
 
-    return REAL(getaddrinfo)(node_address(name, text) ? text : name, service, hints, found);
+    if (!(hints && hints->ai_family == AF_INET6) && node_address(name, text))
+        name = text;
+    return REAL(getaddrinfo)(name, service, hints, found);
 }
 
 PRELOADED struct hostent *gethostbyname(const char *name)

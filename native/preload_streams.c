@@ -55,6 +55,27 @@ int sp_result(int result)
 
 /* -- names of descriptors -- */
 
+static _Atomic uint32_t ignored[1 << 20]; /* by descriptor: the inode; untouched pages take no memory */
+
+PRELOADED void softnic_preload_ignore(int fd)
+{
+    struct stat found;
+
+    if (fd >= 0 && (size_t)fd < sizeof ignored / sizeof *ignored && !fstat(fd, &found))
+        atomic_store_explicit(&ignored[fd], (uint32_t)found.st_ino, memory_order_relaxed);
+}
+
+/* Whether a descriptor was given to softnic_preload_ignore, and is not another file's since. */
+static bool is_ignored(int fd)
+{
+    struct stat found;
+
+    if ((size_t)fd >= sizeof ignored / sizeof *ignored)
+        return false;
+    const uint32_t inode = atomic_load_explicit(&ignored[fd], memory_order_relaxed);
+    return inode && !fstat(fd, &found) && (uint32_t)found.st_ino == inode;
+}
+
 bool sp_stream_of(int fd, sp_stream *stream)
 {
     const int before = errno;
@@ -72,8 +93,9 @@ bool sp_stream_of(int fd, sp_stream *stream)
         return false;
     stream->number = strtoll(name.sun_path + sizeof prefix, &end, 10);
     stream->six = !strcmp(end, "/6");
+    const bool is_stream = stream->number > 0 && !is_ignored(fd);
     errno = before;
-    return stream->number > 0;
+    return is_stream;
 }
 
 int sp_name(int fd, const sp_stream *stream)

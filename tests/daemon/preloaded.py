@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import errno
 import os
 import select
@@ -75,6 +76,40 @@ def names(own: str, other: str) -> None:
         assert client.getsockname() == accepted.getpeername()
         assert client.getpeername() == accepted.getsockname() == (own, client.getpeername()[1])
         assert os.get_inheritable(accepted.fileno()) is False
+
+
+def loopback(own: str, _other: str) -> None:
+    """A node's name, `localhost` and its loopback addresses lead to itself."""
+    number = int(own.rpartition(".")[2]) - 1
+    for name, address in (
+        (f"node{number}", own),
+        (f"node{number}.softnic", own),
+        ("localhost", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1"),
+    ):
+        assert {info[4][0] for info in socket.getaddrinfo(name, 80)} == {address} == {socket.gethostbyname(name)}
+        client, accepted = pair(name)
+        with client, accepted:
+            assert client.getpeername()[0] == client.getsockname()[0] == accepted.getpeername()[0] == address
+
+
+def ignored(own: str, _other: str) -> None:
+    """A descriptor that softnic.socket keeps to itself is the kernel's, until it is another file's."""
+    library = ctypes.CDLL(None)
+    with socket.socket() as s:
+        s.bind((own, 0))
+        library.softnic_preload_ignore(s.fileno())
+        with socket.socket(fileno=os.dup(s.fileno())) as copy:
+            assert copy.getsockname()[0] == own
+        name = socket.socket(socket.AF_UNIX, fileno=os.dup(s.fileno()))
+        library.softnic_preload_ignore(name.fileno())
+        with name:
+            assert str(name.getsockname()).startswith("b'\\x00softnic/")
+        fd = s.fileno()
+    with socket.socket() as s:
+        assert s.fileno() == fd
+        s.bind((own, 0))
+        assert s.getsockname()[0] == own
 
 
 def transfers(own: str, _other: str) -> None:

@@ -20,7 +20,20 @@ from tests.daemon.nics import WAIT_S, Nic
 from tests.facades.cluster import read_stats
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = (*("names", "transfers", "nonblocking", "options", "processes", "threads", "both_families", "others"),)
+PROGRAMS = (
+    *(
+        "names",
+        "loopback",
+        "ignored",
+        "transfers",
+        "nonblocking",
+        "options",
+        "processes",
+        "threads",
+        "both_families",
+        "others",
+    ),
+)
 
 
 def run(nic: Nic, *command: str) -> subprocess.CompletedProcess[str]:
@@ -106,13 +119,14 @@ def test_redis(nics: list[Nic], tmp_path: Path) -> None:
     flags = ("--port", "6379", "--save", "", "--protected-mode", "no", "--dir", str(tmp_path))
     with server(nics[1], 6379, "redis-server", *flags) as process:
 
-        def ask(*command: str) -> str:
-            done = run(nics[0], "redis-cli", "-h", nics[1].ip, *command)
+        def ask(*command: str, host: str = nics[1].ip, nic: Nic = nics[0]) -> str:
+            done = run(nic, "redis-cli", "-h", host, *command)
             assert done.returncode == 0, done.stderr
             return done.stdout.strip()
 
         assert ask("set", "key", "value" * 20_000) == "OK"
         assert ask("get", "key") == "value" * 20_000
         assert f"addr={nics[0].ip}:" in ask("client", "list")
+        assert ask("get", "key", host="localhost", nic=nics[1]) == "value" * 20_000
         ask("shutdown", "nosave")
         assert process.wait(WAIT_S) == 0
