@@ -6,14 +6,18 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 
 from softnic.codecs import Codec
-from softnic.collectives.operations import SUM, Op
+from softnic.collectives.operations import SUM, ArrayOp
 from softnic.collectives.schedule import SendBlock, blocks, plan
 from softnic.experiments.data import Floats
 from softnic.experiments.report import MeasurementError
 
 
 def execute(
-    contributions: Sequence[Floats], algorithm: str, codec: Codec | None, op: Op = SUM, collective: str = "allreduce"
+    contributions: Sequence[Floats],
+    algorithm: str,
+    codec: Codec | None,
+    op: ArrayOp = SUM,
+    collective: str = "allreduce",
 ) -> list[Floats]:
     """Return each rank's result of a reduction. Raises MeasurementError if the ranks deadlock."""
     size = len(contributions)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import time
 
-from softnic.collectives.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
+from softnic.comm import type_constants
 from softnic.comm.bootstrap.discovery import discover
 from softnic.comm.bootstrap.launch import NOWHERE, Launch, from_environment
 from softnic.comm.buffers import IN_PLACE
@@ -26,36 +26,7 @@ from softnic.comm.pickling import Pickle, pickle
 from softnic.comm.request import REQUEST_NULL, Request
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Group
-
-BFLOAT16 = DATATYPES["BFLOAT16"]
-BOOL = DATATYPES["BOOL"]
-BYTE = DATATYPES["BYTE"]
-CHAR = DATATYPES["CHAR"]
-C_BOOL = DATATYPES["C_BOOL"]
-C_DOUBLE_COMPLEX = DATATYPES["C_DOUBLE_COMPLEX"]
-C_FLOAT_COMPLEX = DATATYPES["C_FLOAT_COMPLEX"]
-DOUBLE = DATATYPES["DOUBLE"]
-FLOAT = DATATYPES["FLOAT"]
-FLOAT16 = DATATYPES["FLOAT16"]
-INT = DATATYPES["INT"]
-INT16_T = DATATYPES["INT16_T"]
-INT32_T = DATATYPES["INT32_T"]
-INT64_T = DATATYPES["INT64_T"]
-INT8_T = DATATYPES["INT8_T"]
-LONG = DATATYPES["LONG"]
-LONG_LONG = DATATYPES["LONG_LONG"]
-SHORT = DATATYPES["SHORT"]
-SIGNED_CHAR = DATATYPES["SIGNED_CHAR"]
-UINT16_T = DATATYPES["UINT16_T"]
-UINT32_T = DATATYPES["UINT32_T"]
-UINT64_T = DATATYPES["UINT64_T"]
-UINT8_T = DATATYPES["UINT8_T"]
-UNSIGNED = DATATYPES["UNSIGNED"]
-UNSIGNED_CHAR = DATATYPES["UNSIGNED_CHAR"]
-UNSIGNED_INT = DATATYPES["UNSIGNED_INT"]
-UNSIGNED_LONG = DATATYPES["UNSIGNED_LONG"]
-UNSIGNED_LONG_LONG = DATATYPES["UNSIGNED_LONG_LONG"]
-UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
+from softnic.comm.type_constants import *  # noqa: F403
 
 Comm = Communicator
 Intracomm = Communicator
@@ -67,10 +38,9 @@ COMM_SELF = Communicator(CommunicatorState(Launch(0, (NOWHERE,), "none", found="
 """This process alone."""
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_NULL", "COMM_SELF", "COMM_WORLD", "Group", "IN_PLACE", "Intracomm",
-    "MAX", "MIN", "PROC_NULL", "PROD", "REQUEST_NULL", "SUM",
-    "UNDEFINED", "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized",
-    "Is_initialized", "Op", "Pickle", "Request", "Status", "Wtime", "pickle", *DATATYPES,
+    "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "COMM_SELF", "COMM_WORLD", "Group", "IN_PLACE", "Intracomm", "PROC_NULL",
+    "REQUEST_NULL", "UNDEFINED", "ArgumentError", "Comm", "Exception", "Finalize", "Init", "Is_finalized",
+    "Is_initialized", "Pickle", "Request", "Status", "Wtime", "pickle", *type_constants.__all__,
 ]  # fmt: skip
 
 

@@ -12,13 +12,15 @@ import numpy as np
 
 from softnic import codecs
 from softnic.collectives.elements import name_of
-from softnic.collectives.operations import SUM, Op
 from softnic.collectives.schedule import offsets, parse, partition
-from softnic.comm.message_spec import IN_PLACE, Array, InPlace, flat, is_in_place
+from softnic.comm.message_spec import IN_PLACE, InPlace, MessageBuffer, flat, is_in_place, message, vector, vector_w
+from softnic.comm.operators import SUM, Op
+from softnic.comm.raw_memory import Array
 
 __all__ = [
-    "IN_PLACE", "Array", "InPlace", "algorithm_of", "apart", "blocks_for", "codec_of", "counts_of", "flat", "gathered",
-    "is_in_place", "operation", "pair", "rank_in", "raw", "same_memory", "same_type", "scattered", "tag_of",
+    "IN_PLACE", "Array", "InPlace", "MessageBuffer", "algorithm_of", "apart", "blocks_for", "codec_of", "counts_of",
+    "flat", "gathered", "is_in_place", "message", "operation", "pair", "rank_in", "raw", "same_memory", "same_type",
+    "scattered", "tag_of", "vector", "vector_w",
 ]  # fmt: skip
 
 
@@ -110,8 +112,8 @@ def operation(op: Any, array: Array | None = None) -> Op:
     """Return the operator `op`; None: SUM. Raises ValueError if it is not defined for the elements of `array`."""
     if op is None:
         op = SUM
-    if not isinstance(op, Op):
-        raise ValueError(f"op is {op!r}: MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN or MPI.AVG is expected")
+    if not isinstance(op, Op) or not op:
+        raise ValueError(f"op is {op!r}: an operation as MPI.SUM is expected")
     if array is not None and not op.takes(array.dtype):
         raise ValueError(f"MPI.{op.name} is not defined for {name_of(array.dtype)}")
     return op

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from softnic.codecs import Codec
 from softnic.collectives.elements import BFLOAT16, carried
-from softnic.collectives.operations import SUM
 from softnic.comm import buffers, collective_args, execution
 from softnic.comm.buffers import Array
 from softnic.comm.connections import CommConnections
+from softnic.comm.operators import SUM
 
 NAME = "either"
 DEFAULT = "bounded:10,rht:4"

@@ -12,9 +12,9 @@ from typing import Any
 from softnic.codecs import Codec
 from softnic.collectives import schedule
 from softnic.collectives.elements import carried
-from softnic.collectives.operations import Op
 from softnic.comm import buffers
 from softnic.comm.buffers import Array
+from softnic.comm.operators import Op
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import numpy as np
 
-from softnic.collectives.operations import MAX, SUM, Op
 from softnic.comm import buffers, collective_args, execution
 from softnic.comm.base import Base
 from softnic.comm.codec_choice import NAME, either_of
 from softnic.comm.collective_args import CollectiveArgs, CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.objects import gather_integers
+from softnic.comm.operators import MAX, SUM, Op
 from softnic.comm.request import Request
 
 P = ParamSpec("P")

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from softnic.collectives.operations import SUM, Op
 from softnic.comm import buffers, collective_args, execution
 from softnic.comm.base import Base
 from softnic.comm.connections import CommConnections
+from softnic.comm.operators import SUM, Op
 
 SLOT_BYTES = 512
 """Of each rank in the first exchange, its length included. A second one has what longer objects have beyond it."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from softnic import codecs
 from softnic.collectives.elements import carried, convert, name_of, named
-from softnic.collectives.operations import Datatype
 from softnic.comm import buffers, messages
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
 from softnic.comm.connections import CommConnections
+from softnic.comm.datatypes import Datatype
 from softnic.comm.errors import ArgumentError
 from softnic.comm.matching import ANY, Message, PendingRecv
 from softnic.comm.public_names import PublicNames

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from tests.facades.collectives import SendBlock, schedule
-from tests.facades.comm import Op
+from tests.facades.comm import ArrayOp
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +21,7 @@ def executed(
     algorithm: str,
     sources: Sequence[Array],
     *,
-    op: Op | None = None,
+    op: ArrayOp | None = None,
     root: int = -1,
     codec: str = "",
     blocks: Sequence[slice] | None = None,

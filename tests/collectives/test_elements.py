@@ -13,7 +13,7 @@ from tests.comm.engine_nics import SocketStream
 from tests.comm.ranks import gradient, run
 from tests.facades.codecs import narrow, widen
 from tests.facades.collectives import blocks
-from tests.facades.comm import BFLOAT16, Communicator, carried, convert, elements, kind_of, name_of, named
+from tests.facades.comm import ARRAY_OPS, BFLOAT16, Communicator, carried, convert, elements, kind_of, name_of, named
 
 Array = npt.NDArray[Any]
 HALVES = {"float16": MPI.FLOAT16, "bfloat16": MPI.BFLOAT16}
@@ -47,7 +47,7 @@ def ring(parts: list[Array], op: MPI.Op, codec: str | None) -> Array:
         partial = parts[index][block].copy()
         for step in range(1, size):
             sent = rounded(partial)
-            op.combine(sent, parts[(index + step) % size][block], partial)
+            ARRAY_OPS[op.name].combine(sent, parts[(index + step) % size][block], partial)
         result[block] = rounded(partial)
     return result
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.facades.codecs import BFLOAT16, narrow
 from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
-from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Op, named
+from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, ArrayOp, named
 from tests.facades.ipc import StagedPart
 
 from .byhand import executed
@@ -31,7 +31,7 @@ def contributions(size: int, count: int, dtype: str = "float32", seed: int = 1) 
     return [rng.integers(0, 100, count).astype(dtype) for _ in range(size)]
 
 
-def fields_of(collective: str, size: int, op: Op = SUM) -> dict[str, Any]:
+def fields_of(collective: str, size: int, op: ArrayOp = SUM) -> dict[str, Any]:
     """What a Post says beside the memory."""
     fields: dict[str, Any] = {"op": op.name} if collective not in ("allgather", "bcast") else {}
     if collective in ("reduce", "bcast"):
@@ -45,7 +45,7 @@ def check(
     algorithm: str,
     sources: list[Array],
     *,
-    op: Op = SUM,
+    op: ArrayOp = SUM,
     in_place: bool = False,
     staged: bool = False,
     **fields: Any,
@@ -115,7 +115,7 @@ def test_parts_that_no_process_stages(block: int, size: int) -> None:
 
 @pytest.mark.parametrize("op", [SUM, PROD, MIN, MAX, AVG], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "complex128", "bool"])
-def test_operations_and_element_types(op: Op, dtype: str) -> None:
+def test_operations_and_element_types(op: ArrayOp, dtype: str) -> None:
     if not op.takes(named(dtype)):
         group = Group(2)
         with pytest.raises(ValueError, match="no operation"):

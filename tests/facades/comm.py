@@ -5,7 +5,7 @@ from __future__ import annotations
 from softnic.collectives import elements, framing
 from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
-from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
+from softnic.collectives.operations import ARRAY_OPS, AVG, MAX, MIN, PROD, SUM, ArrayOp
 from softnic.comm import buffers, codec_choice, execution, matching, messages, scratch
 from softnic.comm.bootstrap.presence import Presence, local_ranks
 from softnic.comm.buffers import Array, raw
@@ -25,6 +25,7 @@ from softnic.comm.zerocopy_channel import RecvOp, SendOp
 
 __all__ = [
     "ARENA_BYTES",
+    "ARRAY_OPS",
     "AVG",
     "BFLOAT16",
     "CREDIT_BYTES",
@@ -42,6 +43,7 @@ __all__ = [
     "Allocation",
     "ArgumentError",
     "Array",
+    "ArrayOp",
     "CommError",
     "Communicator",
     "CommunicatorState",
@@ -51,7 +53,6 @@ __all__ = [
     "LaunchError",
     "NicConnection",
     "OffloadQueue",
-    "Op",
     "Peer",
     "PostedRequest",
     "Presence",

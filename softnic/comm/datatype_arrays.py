@@ -1,0 +1,85 @@
+"""Parts of arrays as layouts: a rectangle of an array, and one rank's part of an array distributed over a grid."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from softnic.comm.datatype_layout import Integers, TypeMap
+
+ORDER_C, ORDER_FORTRAN = 0, 1
+DISTRIBUTE_NONE, DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC = range(3)
+DISTRIBUTE_DFLT_DARG = -1
+
+
+class Subarray(NamedTuple):
+    """The arguments of Create_subarray."""
+
+    sizes: list[int]
+    subsizes: list[int]
+    starts: list[int]
+    order: int
+
+    @property
+    def integers(self) -> list[int]:
+        return [len(self.sizes), *self.sizes, *self.subsizes, *self.starts, self.order]
+
+    def layout(self, old: TypeMap) -> TypeMap:
+        """Return the layout of the part of an array of `old`."""
+        axes = [
+            np.arange(start, start + length, dtype=np.int64)
+            for start, length in zip(self.starts, self.subsizes, strict=True)
+        ]
+        return _part(axes, self.sizes, self.order, old)
+
+
+class DistributedArray(NamedTuple):
+    """The arguments of Create_darray."""
+
+    size: int
+    rank: int
+    gsizes: list[int]
+    distribs: list[int]
+    dargs: list[int]
+    psizes: list[int]
+    order: int
+
+    @property
+    def integers(self) -> list[int]:
+        axes = [*self.gsizes, *self.distribs, *self.dargs, *self.psizes]
+        return [self.size, self.rank, len(self.gsizes), *axes, self.order]
+
+    def layout(self, old: TypeMap) -> TypeMap:
+        """Return the layout of this rank's part of an array of `old`."""
+        place = np.unravel_index(self.rank, self.psizes)
+        axes = [
+            _owned(length, kind, block, ranks, int(own))
+            for length, kind, block, ranks, own in zip(
+                self.gsizes, self.distribs, self.dargs, self.psizes, place, strict=True
+            )
+        ]
+        return _part(axes, self.gsizes, self.order, old)
+
+
+def _owned(length: int, kind: int, block: int, ranks: int, own: int) -> Integers:
+    """Return the indices of an axis that belong to a rank."""
+    every = np.arange(length, dtype=np.int64)
+    if kind == DISTRIBUTE_NONE:
+        return every
+    if block == DISTRIBUTE_DFLT_DARG:
+        block = -(-length // ranks) if kind == DISTRIBUTE_BLOCK else 1
+    owned: Integers = every[every // block % ranks == own]
+    return owned
+
+
+def _part(axes: list[Integers], sizes: list[int], order: int, old: TypeMap) -> TypeMap:
+    """Return the layout of the elements with these indices of each axis, in the order in which they lie."""
+    if order == ORDER_FORTRAN:
+        axes, sizes = axes[::-1], sizes[::-1]
+    strides: list[int] = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    indices: Integers = np.zeros(1, np.int64)
+    for axis, stride in zip(axes, strides, strict=True):
+        indices = np.add.outer(indices, axis * stride).reshape(-1)
+    return old.placed((1,), indices * old.extent).resized(0, math.prod(sizes) * old.extent)
