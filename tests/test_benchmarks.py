@@ -25,6 +25,7 @@ PROGRAMS = (
     "fsdp2",
     "link",
     "nic",
+    "osu",
     "path",
     "peers",
     "reduce",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
+from benchmarks.peers.open_mpi import mpirun
 from softnic.bench.rank import CHECK, EXACT, ORDINARY, POSTED, REGISTERED
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, ChildProcesses, ProcessHandle, rank_processes
@@ -195,24 +196,15 @@ def _gloo(star: Star, nics: Nics, peers: AllreducePeers) -> AbstractContextManag
     return rank_processes(nics.spawn, nics.nodes, module, *options, python=peers.python, numbered=True, limit_s=LIMIT_S)
 
 
-MPI_OPTIONS = (
-    *("--allow-run-as-root", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self"),
-    *("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"),
-    *("--mca", "mpi_yield_when_idle", "1"),
-)
 RING_OPTIONS = (*("--mca", "coll_tuned_use_dynamic_rules", "1"), *("--mca", "coll_tuned_allreduce_algorithm", "4"))
 
 
 @contextmanager
 def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()) -> Iterator[ChildProcesses]:
-    hosts = star.supervisor.directory / "hosts"
-    hosts.write_text("".join(f"{host.address} slots=1\n" for host in star.hosts))
-    through = ["unshare", "--uts", "sh", "-c", 'hostname peer1; exec "$@"', "mpirun", "mpirun"]
-    mpirun = [*through, "-np", str(len(star.hosts)), "--hostfile", str(hosts), *MPI_OPTIONS, *more]
-    mpirun += ["--mca", "plm_rsh_agent", str(star.remote_shell()), "-x", "PYTHONPATH", "-x", "OMP_NUM_THREADS"]
+    command = mpirun(star, more)
 
     def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> ProcessHandle:
-        return nics.spawn(node, [*mpirun, *argv], descriptors)
+        return nics.spawn(node, [*command, *argv], descriptors)
 
     with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *peers.options, python=peers.python) as program:
         ranks = ReportedByFirst([program], LIMIT_S)
