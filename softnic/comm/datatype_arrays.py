@@ -10,7 +10,7 @@ import numpy as np
 from softnic.comm.datatype_layout import Integers, TypeMap
 
 ORDER_C, ORDER_FORTRAN = 0, 1
-DISTRIBUTE_NONE, DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC = range(3)
+DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_NONE = range(3)
 DISTRIBUTE_DFLT_DARG = -1
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from softnic.comm.datatype_layout import TypeMap
-from softnic.comm.handles import Handle, Numbered
+from softnic.comm.type_handles import Numbered, TypeHandle
 
 COMBINERS = (
-    "NAMED", "DUP", "CONTIGUOUS", "VECTOR", "HVECTOR", "INDEXED", "HINDEXED", "INDEXED_BLOCK", "HINDEXED_BLOCK",
-    "STRUCT", "SUBARRAY", "DARRAY", "RESIZED", "VALUE_INDEX", "F90_INTEGER", "F90_REAL", "F90_COMPLEX",
+    "NAMED", "DUP", "CONTIGUOUS", "VECTOR", "HVECTOR", "INDEXED", "HINDEXED", "INDEXED_BLOCK", "STRUCT", "SUBARRAY",
+    "DARRAY", "F90_REAL", "F90_COMPLEX", "F90_INTEGER", "RESIZED", "HINDEXED_BLOCK", "VALUE_INDEX",
 )  # fmt: skip
 """The ways to make a datatype. Their indices are MPI's COMBINER_ constants."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -84,7 +84,7 @@ class TypeDefinition(Numbered):
         return self.is_named or self.combiner.startswith("F90")
 
 
-class DatatypeHandle(Handle):
+class DatatypeHandle(TypeHandle):
     """A handle of a TypeDefinition: the base of Datatype, which message specifications know."""
 
     _kind = "Datatype"

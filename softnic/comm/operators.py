@@ -15,13 +15,13 @@ from typing import Any, Self
 import numpy as np
 
 from softnic.collectives.operations import ARRAY_OPS, ArrayOp
-from softnic.comm.datatype_definition import TypeDefinition
+from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatypes import Datatype
 from softnic.comm.errors import CommError
-from softnic.comm.handles import Handle, Numbered
 from softnic.comm.memory import buffer
 from softnic.comm.message_spec import MessageBuffer, message
 from softnic.comm.raw_memory import Array
+from softnic.comm.type_handles import Numbered, TypeHandle
 
 MAX_CREATED = 32
 """Operations that a program may have created and not freed, as in mpi4py."""
@@ -67,7 +67,7 @@ class OpDefinition(Numbered):
         return self.pairs is None or (definition is not None and len(_kinds(definition)) == 2)
 
 
-class Op(Handle):
+class Op(TypeHandle):
     """A reduction. `Op(op)` is another handle of it, `Op()` is OP_NULL. On two objects it is a function."""
 
     _kind = "Op"
@@ -92,7 +92,7 @@ class Op(Handle):
         op = self._definition.array_op
         return op is not None and op.average
 
-    def takes(self, dtype: np.dtype[Any], datatype: Datatype | None = None) -> bool:
+    def takes(self, dtype: np.dtype[Any], datatype: DatatypeHandle | None = None) -> bool:
         """Return whether it is defined for the elements of an array.
 
         Parameters
@@ -102,7 +102,7 @@ class Op(Handle):
         datatype
             Of the message; None: that of the elements.
         """
-        return self._definition.takes(dtype, None if datatype is None else datatype._definition)
+        return self._definition.takes(dtype, None if datatype is None else datatype._thing)
 
     def offloaded(self, dtype: np.dtype[Any]) -> bool:
         """Return whether NICs can apply it.

@@ -10,6 +10,7 @@ from softnic.comm.datatype_arrays import (
     ORDER_C,
     ORDER_FORTRAN,
 )
+from softnic.comm.datatype_codes import TYPES_OF_C, TYPES_OF_FORTRAN, alignment_of, code_of
 from softnic.comm.datatype_definition import COMBINERS
 from softnic.comm.datatypes import (
     DATATYPES,
@@ -17,13 +18,18 @@ from softnic.comm.datatypes import (
     TYPECLASS_INTEGER,
     TYPECLASS_LOGICAL,
     TYPECLASS_REAL,
+    TYPES,
     Datatype,
 )
 from softnic.comm.memory import Aint_add, Aint_diff, Alloc_mem, Free_mem, Get_address, buffer
-from softnic.comm.message_spec import BOTTOM
+from softnic.comm.message_spec import BOTTOM, Bottom, InPlace
 from softnic.comm.operators import OPS, Op
 
 memory = buffer
+BottomType = Bottom
+InPlaceType = InPlace
+_typedict, _typedict_c, _typedict_f = TYPES, TYPES_OF_C, TYPES_OF_FORTRAN
+_typecode, _typealign = code_of, alignment_of
 ORDER_F = ORDER_FORTRAN
 
 COMBINER_NAMED = COMBINERS.index("NAMED")
@@ -297,10 +303,17 @@ __all__ = [
     "Aint_add",
     "Aint_diff",
     "Alloc_mem",
+    "BottomType",
     "Datatype",
     "Free_mem",
     "Get_address",
+    "InPlaceType",
     "Op",
+    "_typealign",
+    "_typecode",
+    "_typedict",
+    "_typedict_c",
+    "_typedict_f",
     "buffer",
     "memory",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ class Numbered:
         self.number = next(_numbers)
 
 
-class Handle(PublicNames):
+class TypeHandle(PublicNames):
     """A reference to a `Numbered`, or to nothing."""
 
     _things: ClassVar[weakref.WeakValueDictionary[int, Numbered]] = weakref.WeakValueDictionary()
@@ -33,7 +33,7 @@ class Handle(PublicNames):
     """The name of a constant of softnic.MPI; empty for other handles."""
 
     def __new__(cls, of: Any = None) -> Self:
-        if of is not None and not (isinstance(of, Handle) and of._kind == cls._kind):
+        if of is not None and not (isinstance(of, TypeHandle) and of._kind == cls._kind):
             raise TypeError(f"{cls.__name__} of a {type(of).__name__}: a {cls._kind} is expected")
         return cls._made(None if of is None else of._thing)
 
@@ -44,14 +44,14 @@ class Handle(PublicNames):
         handle._thing = thing
         handle._constant = constant
         if thing is not None:
-            Handle._things[thing.number] = thing
+            TypeHandle._things[thing.number] = thing
         return handle
 
     def __bool__(self) -> bool:
         return self._thing is not None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Handle) or self._kind != other._kind:
+        if not isinstance(other, TypeHandle) or self._kind != other._kind:
             return NotImplemented
         return self._thing is other._thing
 
@@ -77,7 +77,7 @@ class Handle(PublicNames):
         handle
             The number.
         """
-        return cls._made(Handle._things.get(handle))
+        return cls._made(TypeHandle._things.get(handle))
 
     def toint(self) -> int:
         """Return the number of what it refers to."""
