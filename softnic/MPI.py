@@ -12,35 +12,81 @@ and starts to connect this rank with the others while the program continues.
 from __future__ import annotations
 
 import os
-import time
 
-from softnic.comm import type_constants
+from softnic.comm import constants, type_constants
+from softnic.comm.added_errors import add_class as Add_error_class
+from softnic.comm.added_errors import add_code as Add_error_code
+from softnic.comm.added_errors import add_string as Add_error_string
+from softnic.comm.added_errors import remove_class as Remove_error_class
+from softnic.comm.added_errors import remove_code as Remove_error_code
+from softnic.comm.added_errors import remove_string as Remove_error_string
 from softnic.comm.bootstrap.discovery import discover
 from softnic.comm.bootstrap.launch import NOWHERE, Launch, from_environment
 from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
+from softnic.comm.communicator import (
+    Cartcomm,
+    Comm,
+    Communicator,
+    Distgraphcomm,
+    Graphcomm,
+    Intercomm,
+    Topocomm,
+)
+from softnic.comm.constants import *  # noqa: F403
+from softnic.comm.environment import (
+    Get_hw_resource_info,
+    Get_library_version,
+    Get_processor_name,
+    Get_version,
+    Is_thread_main,
+    Pcontrol,
+    Query_thread,
+    Wtick,
+    Wtime,
+    get_vendor,
+)
+from softnic.comm.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
+from softnic.comm.error_codes import error_class as Get_error_class
+from softnic.comm.error_codes import error_string as Get_error_string
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
-from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED, Status
+from softnic.comm.groups import GROUP_EMPTY, GROUP_NULL, Group
+from softnic.comm.info import INFO_ENV, INFO_NULL, Info
+from softnic.comm.named_objects import constant
+from softnic.comm.p2p import Status
 from softnic.comm.pickling import Pickle, pickle
+from softnic.comm.properties import CommProperties
 from softnic.comm.request import REQUEST_NULL, Request
 from softnic.comm.state import CommunicatorState
-from softnic.comm.subsets import Group
+from softnic.comm.topologies import balanced as Compute_dims
 from softnic.comm.type_constants import *  # noqa: F403
 
-Comm = Communicator
 Intracomm = Communicator
-COMM_NULL = None
-"""Result of Split, Create and Create_group on ranks that get no communicator. A freed communicator equals it."""
-COMM_WORLD = Communicator(CommunicatorState(lambda: from_environment(os.environ), find=discover))
+COMM_NULL = constant("COMM_NULL", Comm())
+"""Equal to every communicator that has no ranks: of Split and Create on ranks that get none, and after Free."""
+_world = CommProperties(name="MPI_COMM_WORLD", permanent=True)
+COMM_WORLD = constant(
+    "COMM_WORLD",
+    Communicator(CommunicatorState(lambda: from_environment(os.environ), find=discover, properties=_world)),
+)
 """All ranks of this job."""
-COMM_SELF = Communicator(CommunicatorState(Launch(0, (NOWHERE,), "none", found="this process alone")))
+_self = CommProperties(lambda: (COMM_WORLD.launch.rank,), permanent=True, name="MPI_COMM_SELF")
+COMM_SELF = constant(
+    "COMM_SELF",
+    Communicator(CommunicatorState(Launch(0, (NOWHERE,), "none", found="this process alone"), properties=_self)),
+)
 """This process alone."""
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "COMM_SELF", "COMM_WORLD", "Group", "IN_PLACE", "Intracomm", "PROC_NULL",
-    "REQUEST_NULL", "UNDEFINED", "ArgumentError", "Comm", "Exception", "Finalize", "Init", "Is_finalized",
-    "Is_initialized", "Pickle", "Request", "Status", "Wtime", "pickle", *type_constants.__all__,
+    "COMM_NULL", "COMM_SELF", "COMM_WORLD", "ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL",
+    "ERRORS_RETURN", "GROUP_EMPTY", "GROUP_NULL", "INFO_ENV", "INFO_NULL", "IN_PLACE",
+    "REQUEST_NULL",
+    "Add_error_class", "Add_error_code", "Add_error_string", "ArgumentError", "Cartcomm", "Comm", "Compute_dims",
+    "Distgraphcomm", "Errhandler", "Exception", "Finalize", "Get_error_class", "Get_error_string",
+    "Get_hw_resource_info", "Get_library_version", "Get_processor_name", "Get_version", "Graphcomm", "Group", "Info",
+    "Init", "Init_thread", "Intercomm", "Intracomm", "Is_finalized", "Is_initialized", "Is_thread_main",
+    "Pcontrol", "Pickle", "Query_thread", "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request",
+    "Status", "Topocomm", "Wtick", "Wtime", "get_vendor", "pickle", *type_constants.__all__, *constants.__all__,
 ]  # fmt: skip
 
 
@@ -49,9 +95,16 @@ def Init() -> None:
     COMM_WORLD.Init()
 
 
+def Init_thread(required: int = constants.THREAD_MULTIPLE) -> int:
+    """Connect as Init does, and return what threads may do (Query_thread), whatever is required."""
+    del required
+    Init()
+    return Query_thread()
+
+
 def Is_initialized() -> bool:
-    """Return whether the ranks are connected."""
-    return COMM_WORLD.connected
+    """Return True: calls can be made as soon as this module is imported, as in mpi4py."""
+    return True
 
 
 def Finalize() -> None:
@@ -59,14 +112,13 @@ def Finalize() -> None:
 
     It does not wait for Requests: those in progress fail on every rank that waits for them.
     """
+    _finalized.append(True)
     COMM_WORLD._state.leave("it was finalized")
 
 
 def Is_finalized() -> bool:
-    """Return whether COMM_WORLD has ended, by Finalize or by an error."""
-    return COMM_WORLD.ended
+    """Return whether Finalize was called."""
+    return bool(_finalized)
 
 
-def Wtime() -> float:
-    """Return the time in seconds since some moment in the past."""
-    return time.perf_counter()
+_finalized: list[bool] = []

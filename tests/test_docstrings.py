@@ -28,7 +28,7 @@ def own(thing: Any) -> bool:
 
 
 def public(name: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield each public function, class and method of a module: dotted name, object, docstring of its class."""
+    """Yield each public function, class and method of a module: dotted name, object, docstrings of its classes."""
     module = importlib.import_module(name)
     standard = set(dir(socket)) | set(dir(socket.socket)) if name == "softnic.socket" else set()
     for attribute in getattr(module, "__all__", None) or [each for each in dir(module) if not each.startswith("_")]:
@@ -49,13 +49,14 @@ def public(name: str) -> Iterator[tuple[str, Any, str]]:
                     and inspect.isfunction(function)
                     and own(function)
                 ):
-                    yield f"{name}.{attribute}.{member}", value, inspect.getdoc(thing) or ""
+                    above = "\n".join(each.__doc__ or "" for each in thing.__mro__ if own(each))
+                    yield f"{name}.{attribute}.{member}", value, above
 
 
 def missing(thing: Any, owner: str = "") -> list[str]:
     """Return what the docstring of a function, class or property lacks: a first sentence, a parameter, the result.
 
-    `owner` is the docstring of its class, which may describe parameters that several methods have.
+    `owner` is the docstring of its class and those above, which may describe parameters that several methods have.
     """
     text = inspect.getdoc(thing) or ""
     if "standard module" in text:  # it describes the rest

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
-from softnic.comm import buffers
+from softnic.comm import attributes, buffers
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.collective_args import CompressionOptions
 from softnic.comm.connections import CommConnections
-from softnic.comm.errors import CommError
-from softnic.comm.public_names import PublicNames
+from softnic.comm.constants import ERR_COMM
+from softnic.comm.errors import ArgumentError
+from softnic.comm.named_objects import NamedObject
 from softnic.comm.state import CommunicatorState
 
 
 def _no_ranks() -> NoReturn:
-    raise CommError("MPI.COMM_NULL has no ranks")
+    raise ArgumentError("MPI.COMM_NULL has no ranks", code=ERR_COMM)
 
 
 def _null_state() -> CommunicatorState:
     state = CommunicatorState(_no_ranks)
     state.freed = True
+    state.properties.name, state.properties.permanent = "MPI_COMM_NULL", True
     return state
 
 
-class Base(PublicNames):
+class Base(NamedObject):
     """A communicator without calls. Calls of several threads are serialized.
 
     Parameters
@@ -33,8 +35,43 @@ class Base(PublicNames):
         which equals MPI.COMM_NULL and has no ranks.
     """
 
-    def __init__(self, of: CommunicatorState | Base | None = None) -> None:
-        self._state: CommunicatorState = _null_state() if of is None else of._state if isinstance(of, Base) else of
+    null_code = ERR_COMM
+    _state: CommunicatorState
+    subset_class: ClassVar[type[Base]]
+    """Of the communicators that Split, Create and Create_group make."""
+
+    def __new__(cls, of: CommunicatorState | Base | None = None) -> Self:
+        """Return a name for a communicator. Raises TypeError for one of another kind."""
+        made = object.__new__(cls)
+        if isinstance(of, CommunicatorState):
+            made._state = of
+            of.properties.named = of.properties.named or cls
+        else:
+            made._state = _null_state() if of is None else cls._state_of(of)
+        return made
+
+    @classmethod
+    def _state_of(cls, of: Any) -> CommunicatorState:
+        """Return the state of a communicator that a class takes. Raises TypeError."""
+        if not isinstance(of, Base):
+            raise TypeError(f"a communicator is expected, not {type(of).__name__}")
+        if of and not cls._takes(of):
+            raise TypeError(f"{of!r} is not a {cls.__name__}")
+        return of._state
+
+    @classmethod
+    def _takes(cls, of: Base) -> bool:
+        """Return whether this class can name a communicator."""
+        del of
+        return True
+
+    @property
+    def _target(self) -> CommunicatorState | None:
+        return None if self._state.freed else self._state
+
+    @_target.setter
+    def _target(self, state: CommunicatorState | None) -> None:
+        self._state = _null_state() if state is None else state
 
     def Get_rank(self) -> int:
         """Return the rank of this process."""
@@ -88,8 +125,13 @@ class Base(PublicNames):
         """Leave the communicator and close its connections.
 
         Requests that are not complete are given up, which is an error on every rank that waits for them: wait first.
+        Raises ArgumentError for MPI.COMM_NULL, and for MPI.COMM_WORLD and MPI.COMM_SELF, which stay.
         """
-        self._state.free()
+        state = self._state
+        if state.properties.permanent:
+            raise ArgumentError(f"{state.properties.name} cannot be freed", code=ERR_COMM)
+        attributes.delete_all(self, state.properties.attributes)
+        state.free()
 
     def _options(self, connections: CommConnections, codec: Any, algorithm: Any = None) -> CompressionOptions:
         """Return the checked keywords of a compressed call."""
@@ -97,20 +139,6 @@ class Base(PublicNames):
         return CompressionOptions(
             str(chosen), None if chosen.name == "raw" else chosen, buffers.algorithm_of(algorithm)
         )
-
-    def __bool__(self) -> bool:
-        """Whether it is not MPI.COMM_NULL: false after Free."""
-        return not self._state.freed
-
-    def __eq__(self, other: object) -> bool:
-        if other is None:
-            return not self
-        if not isinstance(other, Base):
-            return NotImplemented
-        return self._state is other._state or not (self or other)
-
-    def __hash__(self) -> int:
-        return hash(id(self._state))
 
     if not TYPE_CHECKING:
 

@@ -13,6 +13,8 @@ import numpy as np
 from softnic import codecs
 from softnic.collectives.elements import name_of
 from softnic.collectives.schedule import offsets, parse, partition
+from softnic.comm.constants import ERR_COUNT, ERR_RANK, ERR_ROOT, ERR_TAG
+from softnic.comm.errors import Refused
 from softnic.comm.message_spec import IN_PLACE, InPlace, MessageBuffer, flat, is_in_place, message, vector, vector_w
 from softnic.comm.operators import SUM, Op
 from softnic.comm.raw_memory import Array
@@ -76,7 +78,7 @@ def counts_of(counts: Any, size: int) -> tuple[int, ...]:
     except TypeError:
         numbers = ()
     if len(numbers) != size or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in numbers):
-        raise ValueError(f"recvcounts is {counts!r}: {size} integers, 0 or more, are expected, one a rank")
+        raise Refused(ERR_COUNT, f"recvcounts is {counts!r}: {size} integers, 0 or more, are expected, one a rank")
     return tuple(int(number) for number in numbers)
 
 
@@ -122,14 +124,15 @@ def operation(op: Any, array: Array | None = None) -> Op:
 def rank_in(rank: Any, size: int, what: str) -> int:
     """Return `root`, `dest` or `source` as a rank. Raises ValueError."""
     if not isinstance(rank, (int, np.integer)) or not 0 <= rank < size:
-        raise ValueError(f"{what} is {rank!r}: a rank of 0..{size - 1} is expected")
+        code = ERR_ROOT if what == "root" else ERR_RANK
+        raise Refused(code, f"{what} is {rank!r}: a rank of 0..{size - 1} is expected")
     return int(rank)
 
 
 def tag_of(tag: Any) -> int:
     """Return the tag of a message. Raises ValueError."""
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 31:
-        raise ValueError(f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
+        raise Refused(ERR_TAG, f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
     return int(tag)
 
 

@@ -13,18 +13,32 @@ has ended (state.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from softnic.comm import named_objects, topologies
+from softnic.comm.base import Base
 from softnic.comm.bootstrap.discovery import exchange_addresses
 from softnic.comm.bootstrap.launch import DEFAULT_TIMEOUT_S, NOWHERE, Launch
 from softnic.comm.bootstrap.store import Store
 from softnic.comm.collectives import BufferCollectives
+from softnic.comm.constants import UNDEFINED
+from softnic.comm.errhandlers import Errhandler
 from softnic.comm.errors import LaunchError
+from softnic.comm.groups import Group
+from softnic.comm.info import INFO_NULL, Info
+from softnic.comm.objects import gather_objects
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Subsets
+from softnic.comm.topologies import CartTopology, DistGraphTopology, Topology
+from softnic.comm.topology_calls import CartCalls, DistGraphCalls, GraphCalls, TopologyCalls
 from softnic.comm.transport import Transport
 
+T = TypeVar("T", bound="Communicator")
 
-class Communicator(BufferCollectives, Subsets):
-    """A communicator. `Communicator(comm)` is another name for `comm`, `Communicator()` is MPI.COMM_NULL.
+
+class Comm(BufferCollectives, Subsets):
+    """A communicator of one or two groups.
 
     Parameters of the calls:
 
@@ -48,6 +62,257 @@ class Communicator(BufferCollectives, Subsets):
     algorithm
         ring, direct, tree, hierarchical or wa; None: the best one for the size and the number of ranks.
     """
+
+    @classmethod
+    def Get_parent(cls) -> Intercomm:
+        """Return a null communicator: no process was spawned by another."""
+        return Intercomm()
+
+
+class Communicator(Comm):
+    """A communicator of one group, MPI.Intracomm. `Communicator(comm)` is another name for `comm`, `Communicator()` is
+    MPI.COMM_NULL. The calls are those of Comm.
+    """
+
+    @classmethod
+    def _takes(cls, of: Base) -> bool:
+        return not isinstance(of, Intercomm)
+
+    @classmethod
+    def Create_from_group(
+        cls,
+        group: Group,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Any:
+        """Return a communicator of the ranks of `group`, processes of MPI.COMM_WORLD, which all call this.
+
+        Parameters
+        ----------
+        group
+            The processes.
+        stringtag
+            Tells calls of several threads apart.
+        info
+            Kept with the communicator.
+        errhandler
+            Its error handler; None: that of MPI.COMM_WORLD.
+        """
+        world: Any = named_objects.object_named("COMM_WORLD")
+        made = world.Create_group(group, sum(stringtag.encode()))
+        if made:
+            made.Set_info(info)
+            if errhandler is not None:
+                made.Set_errhandler(errhandler)
+        return made
+
+    # Topologies
+
+    def Create_cart(
+        self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
+    ) -> Cartcomm:
+        """Return a communicator whose ranks lie in a grid, row by row; a null one on ranks beyond it.
+
+        Parameters
+        ----------
+        dims
+            Extents; MPI.Compute_dims chooses them.
+        periods
+            Which dimensions wrap around; None: none.
+        reorder
+            Accepted; ranks keep their order.
+        """
+        del reorder
+        grid = topologies.cart(dims, periods, self.size)
+        return self._with_topology(Cartcomm, "Create_cart", grid, grid.size)
+
+    def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
+        """Return a communicator of a graph; a null one on ranks beyond its nodes.
+
+        Parameters
+        ----------
+        index
+            Where the edges of each node end in `edges`, with or without a 0 at the start.
+        edges
+            The neighbours of all nodes.
+        reorder
+            Accepted; ranks keep their order.
+        """
+        del reorder
+        nodes = topologies.graph(index, edges, self.size)
+        return self._with_topology(Graphcomm, "Create_graph", nodes, len(nodes.index))
+
+    def Create_dist_graph_adjacent(
+        self,
+        sources: Sequence[int] | None,
+        destinations: Sequence[int] | None,
+        sourceweights: Sequence[int] | int | None = None,
+        destweights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Return a communicator of a directed graph, of which each rank gives its own edges.
+
+        Parameters
+        ----------
+        sources, destinations
+            Ranks that this one receives from and sends to; None: none.
+        sourceweights, destweights
+            Weights of these edges. None or MPI.UNWEIGHTED: they have none.
+        info
+            Kept with the communicator.
+        reorder
+            Accepted; ranks keep their order.
+        """
+        del reorder
+        inward, outward = tuple(sources or ()), tuple(destinations or ())
+        weighted = (
+            topologies.checked_weights(sourceweights, len(inward), "sourceweights"),
+            topologies.checked_weights(destweights, len(outward), "destweights"),
+        )
+        both = None if weighted[0] is None or weighted[1] is None else (weighted[0], weighted[1])
+        made = self._with_topology(
+            Distgraphcomm, "Create_dist_graph_adjacent", DistGraphTopology(inward, outward, both), self.size
+        )
+        made.Set_info(info)
+        return made
+
+    def Create_dist_graph(
+        self,
+        sources: Sequence[int],
+        degrees: Sequence[int],
+        destinations: Sequence[int],
+        weights: Sequence[int] | int | None = None,
+        info: Info = INFO_NULL,
+        reorder: bool = False,
+    ) -> Distgraphcomm:
+        """Return a communicator of a directed graph, of which each rank gives any edges.
+
+        Parameters
+        ----------
+        sources
+            Ranks at which edges start.
+        degrees
+            Number of edges of each.
+        destinations
+            Where these edges end.
+        weights
+            Of the edges; None or MPI.UNWEIGHTED: none.
+        info
+            Kept with the communicator.
+        reorder
+            Accepted; ranks keep their order.
+        """
+        del reorder
+        checked = topologies.checked_weights(weights, len(destinations), "weights")
+        starts = [source for source, degree in zip(sources, degrees, strict=True) for _ in range(degree)]
+        own = list(zip(starts, destinations, checked or [0] * len(starts), strict=True))
+        with self._state.call("Create_dist_graph") as connections:
+            found = gather_objects(connections, "Create_dist_graph", (own, checked is not None), range(self.size))
+        edges = sorted(edge for theirs, _ in found for edge in theirs)
+        inward = [(source, weight) for source, to, weight in edges if to == self.rank]
+        outward = [(to, weight) for source, to, weight in edges if source == self.rank]
+        known = DistGraphTopology(
+            tuple(source for source, _ in inward),
+            tuple(to for to, _ in outward),
+            (tuple(w for _, w in inward), tuple(w for _, w in outward)) if all(has for _, has in found) else None,
+        )
+        made = self._with_topology(Distgraphcomm, "Create_dist_graph", known, self.size)
+        made.Set_info(info)
+        return made
+
+    def Cart_map(self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None) -> int:
+        """Return the rank that Create_cart gives this process for `dims` and `periods`, MPI.UNDEFINED for none."""
+        return self.rank if self.rank < topologies.cart(dims, periods, self.size).size else UNDEFINED
+
+    def Graph_map(self, index: Sequence[int], edges: Sequence[int]) -> int:
+        """Return the rank that Create_graph gives this process for `index` and `edges`, MPI.UNDEFINED for none."""
+        return self.rank if self.rank < len(topologies.graph(index, edges, self.size).index) else UNDEFINED
+
+    def _with_topology(self, kind: type[T], call: str, topology: Topology, size: int) -> T:
+        """Return a communicator of the first `size` ranks with a topology."""
+        made: Base = self._split(call, 0 if self.rank < size else UNDEFINED, 0)
+        if not made:
+            return kind()
+        made._state.properties.topology = topology
+        made._state.properties.named = kind
+        return kind._named(made._state)
+
+
+class Topocomm(Communicator, TopologyCalls):
+    """A communicator with a topology."""
+
+    topology_class: type[Any] | None = None
+    """None: any."""
+
+    @classmethod
+    def _takes(cls, of: Base) -> bool:
+        topology = of._state.properties.topology
+        return topology is not None and (cls.topology_class is None or isinstance(topology, cls.topology_class))
+
+
+class Cartcomm(CartCalls, Topocomm):
+    """A communicator whose ranks lie in a grid."""
+
+    topology_class = CartTopology
+
+    def Sub(self, remain_dims: Sequence[bool]) -> Cartcomm:
+        """Return the communicator of the ranks that differ from this one only where `remain_dims` is true."""
+        grid = self._cart()
+        if len(remain_dims) != len(grid.dims):
+            raise ValueError(f"remain_dims has {len(remain_dims)} entries for {len(grid.dims)} dimensions")
+        own = self.coords
+        kept = [dimension for dimension, remains in enumerate(remain_dims) if remains]
+        color = 0
+        for dimension, extent in enumerate(grid.dims):
+            if dimension not in kept:
+                color = color * extent + own[dimension]
+        made: Base = self._split("Sub", color, self.rank)
+        made._state.properties.topology = CartTopology(
+            tuple(grid.dims[each] for each in kept), tuple(grid.periods[each] for each in kept)
+        )
+        made._state.properties.named = Cartcomm
+        return Cartcomm._named(made._state)
+
+
+class Graphcomm(GraphCalls, Topocomm):
+    """A communicator whose ranks are the nodes of a graph."""
+
+    topology_class = topologies.GraphTopology
+
+
+class Distgraphcomm(DistGraphCalls, Topocomm):
+    """A communicator whose ranks are the nodes of a directed graph, of which each knows its own edges."""
+
+    topology_class = DistGraphTopology
+
+
+class Intercomm(Comm):
+    """A communicator of two groups. There are none but null ones: a group talks to another over a communicator of both.
+
+    Raises TypeError for one of one group.
+    """
+
+    @classmethod
+    def _takes(cls, of: Base) -> bool:
+        return isinstance(of, Intercomm)
+
+    def Get_remote_group(self) -> Group:
+        """Return the other group. Raises ArgumentError for a null communicator."""
+        return self.Get_group()
+
+    def Get_remote_size(self) -> int:
+        """Return the size of the other group. Raises ArgumentError for a null communicator."""
+        return self.Get_group().Get_size()
+
+    def Merge(self, high: bool = False) -> Communicator:
+        """Return a communicator of both groups, this one last if `high`. Raises ArgumentError for a null one."""
+        del high
+        return Communicator(self.Dup())
+
+
+Base.subset_class = Communicator
 
 
 def init_communicator(

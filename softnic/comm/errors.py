@@ -1,13 +1,23 @@
-"""The errors of communicators. Each names the rank and the call."""
+"""The errors of communicators. Each names the rank and the call, and has an error code of MPI."""
 
 from __future__ import annotations
 
 import sys
 import threading
 
+from softnic.comm.constants import ERR_ARG, ERR_OTHER, ERR_UNKNOWN, SUCCESS
+from softnic.comm.error_codes import error_class, error_string
+
 
 class CommError(RuntimeError):
     """A communication call failed, on this rank or another. Unless it is an ArgumentError, the communicator has ended.
+
+    It compares with error codes and with other errors as its code does.
+
+    Parameters
+    ----------
+    text
+        What happened; or an error code, which stands for its text.
 
     Attributes
     ----------
@@ -17,13 +27,77 @@ class CommError(RuntimeError):
         The call of this rank that failed.
     told
         The text of another rank that reported the error; empty if this rank noticed it itself.
+    code
+        One of the ERR_ constants, or a code that the program has added.
     """
 
-    def __init__(self, text: str, *, rank: int | None = None, call: str = "", told: str = "") -> None:
+    def __init__(
+        self,
+        text: str | int = SUCCESS,
+        *,
+        rank: int | None = None,
+        call: str = "",
+        told: str = "",
+        code: int = ERR_OTHER,
+    ) -> None:
         super().__init__(text)
         self.rank = rank
         self.call = call
         self.told = told
+        self.code = code
+        if isinstance(text, int):
+            self.code = text if text >= SUCCESS else ERR_UNKNOWN
+
+    def Get_error_code(self) -> int:
+        """Return the error code."""
+        return self.code
+
+    def Get_error_class(self) -> int:
+        """Return the class of the error code, one of the ERR_ constants."""
+        return error_class(self.code)
+
+    def Get_error_string(self) -> str:
+        """Return what happened."""
+        return str(self)
+
+    error_code = property(Get_error_code)
+    error_class = property(Get_error_class)
+    error_string = property(Get_error_string)
+
+    def __str__(self) -> str:
+        first = self.args[0] if self.args else ""
+        return error_string(self.code) if isinstance(first, int) else str(first)
+
+    def __repr__(self) -> str:
+        if self.args and isinstance(self.args[0], int):
+            return f"MPI.Exception({self.code})"
+        return super().__repr__()
+
+    def __int__(self) -> int:
+        return self.code
+
+    def __bool__(self) -> bool:
+        return self.code != SUCCESS
+
+    def __hash__(self) -> int:
+        return hash(self.code)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (int, CommError)):
+            return NotImplemented
+        return self.code == int(other)
+
+    def __lt__(self, other: int | CommError) -> bool:
+        return self.code < int(other)
+
+    def __le__(self, other: int | CommError) -> bool:
+        return self.code <= int(other)
+
+    def __gt__(self, other: int | CommError) -> bool:
+        return self.code > int(other)
+
+    def __ge__(self, other: int | CommError) -> bool:
+        return self.code >= int(other)
 
 
 class ArgumentError(CommError, ValueError):
@@ -32,9 +106,57 @@ class ArgumentError(CommError, ValueError):
     The other ranks wait for this rank's next call.
     """
 
+    def __init__(
+        self, text: str | int, *, rank: int | None = None, call: str = "", told: str = "", code: int = ERR_ARG
+    ) -> None:
+        super().__init__(text, rank=rank, call=call, told=told, code=code)
+
+
+class _TypeRefused(ArgumentError, TypeError):
+    """An ArgumentError that is a TypeError."""
+
+
+class _KeyRefused(ArgumentError, KeyError):
+    """An ArgumentError that is a KeyError."""
+
+
+class _BufferRefused(ArgumentError, BufferError):
+    """An ArgumentError that is a BufferError."""
+
+
+_REFUSALS: dict[type[Exception], type[ArgumentError]] = {
+    TypeError: _TypeRefused,
+    KeyError: _KeyRefused,
+    BufferError: _BufferRefused,
+}
+
 
 class LaunchError(CommError, ValueError):
     """The environment does not define this process's rank and the number of ranks."""
+
+
+class Refused(ValueError):
+    """A wrong argument, before the rank and the call are known. `code` is its error class."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def failure_of(error: BaseException, call: str, where: str, rank: int) -> CommError | None:
+    """Return an error of a call as the program gets it, with the rank and the call; None: as it is."""
+    if isinstance(error, ArgumentError):
+        kind: type[ArgumentError] = type(error)
+        return kind(f"{where}: {error}", rank=error.rank, call=call, code=error.code)
+    if isinstance(error, CommError):
+        return CommError(f"{where}: {error}", rank=error.rank, call=call, told=error.told, code=error.code)
+    if isinstance(error, OSError):
+        return CommError(f"{where}: {error}", rank=rank, call=call)
+    if isinstance(error, ValueError):
+        kind = next((made for also, made in _REFUSALS.items() if isinstance(error, also)), ArgumentError)
+        text = error.args[0] if isinstance(error, KeyError) and error.args else error
+        return kind(f"{where}: {text}", rank=rank, call=call, code=getattr(error, "code", ERR_ARG))
+    return None
 
 
 def uncaught() -> str:

@@ -13,6 +13,7 @@ from softnic.comm import buffers, messages
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
 from softnic.comm.connections import CommConnections
+from softnic.comm.constants import ERR_TRUNCATE
 from softnic.comm.datatypes import Datatype
 from softnic.comm.errors import ArgumentError
 from softnic.comm.matching import ANY, Message, PendingRecv
@@ -254,4 +255,5 @@ def _misfit(message: Message, expected: str) -> ArgumentError:
     size = _carried_as(named(announce.dtype), announce.codec).itemsize if announce.dtype else 1
     what = f"{announce.size // size} x {announce.dtype}" if announce.dtype else "an object"
     by = f" with {announce.codec}" if announce.codec else ""
-    return ArgumentError(f"rank {message.source} sent {what}{by}, tag {announce.tag}: {expected}", rank=message.source)
+    text = f"rank {message.source} sent {what}{by}, tag {announce.tag}: {expected}"
+    return ArgumentError(text, rank=message.source, code=ERR_TRUNCATE)

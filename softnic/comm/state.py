@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from softnic import codecs
@@ -27,8 +27,10 @@ from softnic.comm.bootstrap.discovery import Discover
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.connections import CommConnections
-from softnic.comm.errors import ArgumentError, CommError, uncaught
+from softnic.comm.errors import ArgumentError, CommError, failure_of, uncaught
+from softnic.comm.groups import Process
 from softnic.comm.offload_queue import Failure
+from softnic.comm.properties import CommProperties
 from softnic.comm.transport import Transport
 
 EXIT_S = 5.0
@@ -47,7 +49,9 @@ class CommunicatorState:
         listener: socket.socket | None = None,
         *,
         find: Discover | None = None,
+        properties: CommProperties | None = None,
     ) -> None:
+        self.properties = properties or CommProperties()
         self._launch = launch
         self._transport = transport
         self._listener = listener
@@ -128,9 +132,10 @@ class CommunicatorState:
         """
         where = f"{name} on rank {self.launch.rank}"
         with self._lock:
-            self._check(where, name)
-            posted_before: int | None = None
+            posted_before, checked = None, False
             try:
+                self._check(where, name)
+                checked = True
                 connections = self._connected()
                 posted_before = connections.calls if refusable else None
                 yield connections
@@ -138,14 +143,21 @@ class CommunicatorState:
                     self._fail(self._ended, self._at_fault)
                 self._refused = ""
             except BaseException as error:
-                failure = _failure(error, name, where, self.launch.rank)
+                failure = failure_of(error, name, where, self.launch.rank) if checked else None
                 if posted_before is not None and self._leaves_usable(error, posted_before):
                     self._refused = str(failure) if failure is not None else f"{where}: {type(error).__name__}: {error}"
-                else:
+                elif checked:
                     self._end_call(error, failure, where)
+                if isinstance(raised := failure or error, CommError):
+                    self.handle(raised)
                 if failure is None:
                     raise
                 raise failure from (error.__cause__ if isinstance(error, CommError) else error)
+
+    def handle(self, error: CommError) -> None:
+        """Have the error handler act on an error."""
+        properties = self.properties
+        properties.on_error.run(self, properties.named and properties.named(self), error)
 
     def _connected(self) -> CommConnections:
         """Return the connections, made if this is the first call. Raises OSError and CommError."""
@@ -192,9 +204,18 @@ class CommunicatorState:
                 found.nic.use(self)
             return CommConnections(found.launch, found.transport, found.listener, found.presence)
 
-    def subset(self, launch: Launch, listener: socket.socket | None) -> CommunicatorState:
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes of the ranks."""
+        found = self.properties.processes
+        return tuple(range(self.launch.size)) if found is None else found() if callable(found) else found
+
+    def subset(self, launch: Launch, ranks: Sequence[int], listener: socket.socket | None) -> CommunicatorState:
         """Return the state of a communicator of some of these ranks, over the same NICs."""
-        state = CommunicatorState(launch, None if self._connections is None else self._connections.transport, listener)
+        processes = self.processes
+        properties = self.properties.inherited(tuple(processes[rank] for rank in ranks))
+        transport = None if self._connections is None else self._connections.transport
+        state = CommunicatorState(launch, transport, listener, properties=properties)
         if self._nic is not None:
             state._nic = self._nic
             self._nic.use(state)
@@ -303,19 +324,6 @@ class CommunicatorState:
         self._starting = threading.Lock()
         if self._connections is not None and os.getpid() != self._process:
             self._connections.close(Failure(None, ""))
-
-
-def _failure(error: BaseException, call: str, where: str, rank: int) -> CommError | None:
-    """Return an error of a call as the program gets it, with the rank and the call; None: as it is."""
-    if isinstance(error, ArgumentError):
-        return ArgumentError(f"{where}: {error}", rank=error.rank, call=call)
-    if isinstance(error, CommError):
-        return CommError(f"{where}: {error}", rank=error.rank, call=call, told=error.told)
-    if isinstance(error, OSError):
-        return CommError(f"{where}: {error}", rank=rank, call=call)
-    if isinstance(error, ValueError):
-        return ArgumentError(f"{where}: {error}", rank=rank, call=call)
-    return None
 
 
 _open_states: weakref.WeakSet[CommunicatorState] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Communicators of some of the ranks of another, by mpi4py's names: Split, Dup, Create, Create_group.
+"""Communicators of some of the ranks of another, by mpi4py's names: Split, Split_type, Dup, Create, Create_group.
 
 Each has its own connections over the same NICs, so calls in one do not wait for another. The ranks exchange the
 addresses on which they listen over the existing communicator, and then connect as at the start of the job.
@@ -7,109 +7,112 @@ addresses on which they listen over the existing communicator, and then connect 
 from __future__ import annotations
 
 import pickle
+import platform
 import socket
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
-from softnic.comm import buffers, messages
+from softnic.comm import attributes, buffers, constants, messages
+from softnic.comm.administration import Administration
+from softnic.comm.base import Base
 from softnic.comm.bootstrap.launch import NOWHERE
 from softnic.comm.connections import CommConnections
+from softnic.comm.constants import UNDEFINED
 from softnic.comm.errors import CommError
+from softnic.comm.groups import Group
+from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.matching import OWN_TAGS, PendingRecv
 from softnic.comm.objects import ObjectCollectives, gather_objects
-from softnic.comm.p2p import UNDEFINED, PointToPoint
-from softnic.comm.public_names import PublicNames
+from softnic.comm.p2p import PointToPoint
+from softnic.comm.request import Request
 
 Address = tuple[str, int]
 
 
-class Group(PublicNames):
-    """Ordered ranks of a communicator.
+class Subsets(PointToPoint, ObjectCollectives, Administration):
+    """Calls that make communicators. Ranks that get none get a null one, which equals MPI.COMM_NULL."""
 
-    Parameters
-    ----------
-    ranks : iterable of int
-        Ranks of the communicator, in the order of the group.
-    own : int
-        Rank of this process in the communicator.
-    """
+    def Dup(self, info: Info | None = None) -> Self:
+        """Return a communicator of the same ranks with its own connections, and with the attributes that are copied.
 
-    def __init__(self, ranks: Iterable[int], own: int) -> None:
-        self.ranks = tuple(ranks)
-        self._own = own
+        Its info is `info`; None: as it is here.
+        """
+        return self._duplicate("Dup", info)
 
-    def Get_size(self) -> int:
-        """Return the number of ranks."""
-        return len(self.ranks)
+    def Dup_with_info(self, info: Info) -> Self:
+        """Return a duplicate with this info."""
+        return self._duplicate("Dup_with_info", info)
 
-    def Get_rank(self) -> int:
-        """Return the position of this process in the group, or MPI.UNDEFINED."""
-        return self.ranks.index(self._own) if self._own in self.ranks else UNDEFINED
+    def Clone(self) -> Self:
+        """Return a duplicate."""
+        return self._duplicate("Clone", None)
 
-    size = property(Get_size)
-    rank = property(Get_rank)
+    def Idup(self, info: Info | None = None) -> tuple[Self, Request]:
+        """Return a duplicate, with `info` as in Dup, and a Request, which is complete."""
+        return self._duplicate("Idup", info), Request()
 
-    def Incl(self, ranks: Sequence[int]) -> Group:
-        """Return the group of the `ranks` of this group, in this order. Raises ValueError."""
-        places = [buffers.rank_in(place, len(self.ranks), "ranks") for place in ranks]
-        if len(set(places)) < len(places):
-            raise ValueError(f"a group has each rank once, not {list(ranks)}")
-        return Group((self.ranks[place] for place in places), self._own)
+    def Idup_with_info(self, info: Info) -> tuple[Self, Request]:
+        """Return a duplicate with this info and a Request, which is complete."""
+        return self._duplicate("Idup_with_info", info), Request()
 
-    def Excl(self, ranks: Sequence[int]) -> Group:
-        """Return the group without the `ranks` of this group. Raises ValueError."""
-        left_out = {buffers.rank_in(place, len(self.ranks), "ranks") for place in ranks}
-        return Group((rank for place, rank in enumerate(self.ranks) if place not in left_out), self._own)
-
-    def __repr__(self) -> str:
-        return f"<Group: ranks {list(self.ranks)}>"
-
-
-class Subsets(PointToPoint, ObjectCollectives):
-    """Calls that make communicators. They return None, which is MPI.COMM_NULL, on ranks that get none."""
-
-    def Get_group(self) -> Group:
-        """Return the group of all ranks."""
-        return Group(range(self.size), self.rank)
-
-    def Dup(self, info: Any = None) -> Self:  # noqa: ARG002
-        """Return a communicator of the same ranks with its own connections. `info` is accepted and ignored."""
-        made = self._split("Dup", 0, 0)
-        assert made is not None
-        return made
-
-    Clone = Dup
-
-    def Split(self, color: int = 0, key: int = 0) -> Self | None:
+    def Split(self, color: int = 0, key: int = 0) -> Any:
         """Return a communicator of the ranks that pass the same color, ordered by key, then by rank.
 
-        Ranks that pass MPI.UNDEFINED as `color` get None. All ranks call this.
+        Ranks that pass MPI.UNDEFINED as `color` get a null one. All ranks call this.
         """
         return self._split("Split", color, key)
 
-    def Create(self, group: Group) -> Self | None:
-        """Return a communicator of the ranks of `group`, None on others. All ranks call this with the same group."""
+    def Split_type(self, split_type: int, key: int = 0, info: Info = INFO_NULL) -> Any:
+        """Return a communicator of the ranks on one host, ordered by key, then by rank.
+
+        Parameters
+        ----------
+        split_type
+            MPI.COMM_TYPE_SHARED; MPI.COMM_TYPE_HW_GUIDED or RESOURCE_GUIDED, with the kind of host in `info`, of which
+            mpi_shared_memory is known; UNDEFINED for no communicator. Ranks that ask for anything else get a null one.
+        """
+        guided = split_type in (constants.COMM_TYPE_HW_GUIDED, constants.COMM_TYPE_RESOURCE_GUIDED)
+        wanted = split_type == constants.COMM_TYPE_SHARED
+        wanted = wanted or (guided and info is not None and info.get("mpi_hw_resource_type") == "mpi_shared_memory")
+        return self._split("Split_type", _host_number() if wanted else UNDEFINED, key)
+
+    def Create(self, group: Group) -> Any:
+        """Return a communicator of the ranks of `group`, a null one on others. All ranks call this."""
+        self._properties()
         place = group.Get_rank()
         return self._split("Create", UNDEFINED if place == UNDEFINED else 0, max(place, 0))
 
-    def Create_group(self, group: Group, tag: int = 0) -> Self | None:
-        """Return a communicator of the ranks of `group`, None on others. Only its ranks call this.
+    def Create_group(self, group: Group, tag: int = 0) -> Any:
+        """Return a communicator of the ranks of `group`, a null one on others. Only its ranks call this.
 
         Threads may call it at the same time with different values of `tag`.
         """
+        self._properties()
         if group.Get_rank() == UNDEFINED:
-            return None
+            return self.subset_class()
+        ranks = group.ranks_among(self._state.processes)
         with ExitStack() as stack:
             with self._state.call("Create_group") as connections:
                 listener, own = stack.enter_context(self._listening(connections))
                 own_tag = OWN_TAGS + buffers.tag_of(tag)
-                addresses = self._exchange_addresses(connections, group, own_tag, own)
-                made = self._new_communicator("Create_group", group.ranks, addresses, listener)
+                addresses = self._exchange_addresses(connections, ranks, own_tag, own)
+                made = self._new_communicator("Create_group", ranks, addresses, listener)
             return self._connect("Create_group", made)
 
-    def _split(self, call: str, color: int, key: int) -> Self | None:
+    def _duplicate(self, call: str, info: Info | None) -> Self:
+        old = self._properties()
+        made = type(self)._named(self._split(call, 0, 0)._state)
+        new = made._state.properties
+        new.topology, new.named = old.topology, old.named
+        new.info = dict(old.info if info is None else info.items())
+        attributes.copy_all(self, old.attributes, new.attributes)
+        return made
+
+    def _split(self, call: str, color: int, key: int) -> Base:
         with ExitStack() as stack:
             with self._state.call(call) as connections:
                 listener, own = stack.enter_context(self._listening(connections))
@@ -119,7 +122,7 @@ class Subsets(PointToPoint, ObjectCollectives):
                     connections, call, (int(color), int(key), own), range(self.size)
                 )
                 if color == UNDEFINED:
-                    return None
+                    return self.subset_class()
                 members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(given) if theirs == color)
                 ranks = [rank for _, rank in members]
                 made = self._new_communicator(call, ranks, [given[rank][2] for rank in ranks], listener)
@@ -140,9 +143,11 @@ class Subsets(PointToPoint, ObjectCollectives):
         finally:
             listener.close()
 
-    def _exchange_addresses(self, connections: CommConnections, group: Group, tag: int, own: Address) -> list[Address]:
-        """Return the addresses of all ranks of a group, exchanged through its first rank."""
-        first, *others = group.ranks
+    def _exchange_addresses(
+        self, connections: CommConnections, ranks: Sequence[int], tag: int, own: Address
+    ) -> list[Address]:
+        """Return the addresses of some ranks, exchanged through the first of them."""
+        first, *others = ranks
         if self.rank != first:
             self._send_object(connections, first, tag, own)
             received: list[Address] = self._receive_object(connections, first, tag)
@@ -166,7 +171,7 @@ class Subsets(PointToPoint, ObjectCollectives):
         connections.matcher.receive(PendingRecv(rank, tag, room))
         return pickle.loads(place[0])
 
-    def _new_communicator(self, call: str, ranks: Sequence[int], addresses: Sequence[Address], listener: Any) -> Self:
+    def _new_communicator(self, call: str, ranks: Sequence[int], addresses: Sequence[Address], listener: Any) -> Base:
         """Return the communicator of these ranks, which are not connected yet."""
         launch = replace(
             self.launch,
@@ -174,9 +179,9 @@ class Subsets(PointToPoint, ObjectCollectives):
             addresses=tuple((host, port) for host, port in addresses),
             found=f"{call} of a communicator of {self.size}",
         )
-        return type(self)(self._state.subset(launch, listener))
+        return self.subset_class(self._state.subset(launch, ranks, listener))
 
-    def _connect(self, call: str, made: Self) -> Self:
+    def _connect(self, call: str, made: Base) -> Base:
         """Connect the ranks of the new communicator and return it.
 
         This is not part of the call on the existing communicator, which continues if this fails. If another rank has
@@ -188,3 +193,11 @@ class Subsets(PointToPoint, ObjectCollectives):
             if not error.told:
                 raise CommError(f"{call} on rank {self.rank}: {error}", rank=error.rank, call=call) from error
         return made
+
+
+def _host_number() -> int:
+    """Return a number that processes of one host have in common."""
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    return zlib.crc32(f"{boot}{platform.node()}".encode()) & 0x7FFFFFFF

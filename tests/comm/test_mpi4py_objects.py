@@ -151,7 +151,7 @@ def test_ranks_that_reduce_by_different_functions() -> None:
 
 def test_buffers_are_reduced_by_mpis_operations_only() -> None:
     errors = failures(1, lambda comm: comm.Allreduce(MPI.IN_PLACE, np.zeros(3), longest))  # type: ignore[arg-type]
-    assert "MPI.AVG is expected" in str(errors[0])
+    assert "an operation as MPI.SUM is expected" in str(errors[0])
 
 
 @pytest.mark.parametrize("name", ["SUM", "PROD", "MAX", "MIN", "AVG", "INT", "BFLOAT16", "DOUBLE", "IN_PLACE"])
@@ -184,7 +184,8 @@ def test_a_communicator_of_another_is_the_same_one() -> None:
     def program(comm: Communicator) -> None:
         again = MPI.Intracomm(comm)
         assert again == comm
-        assert hash(again) == hash(comm)
+        with pytest.raises(TypeError, match="unhashable"):  # as in mpi4py
+            hash(again)
         assert again != MPI.COMM_SELF
         assert again.allreduce(1) == comm.allreduce(1) == 2
         again.Free()

@@ -50,9 +50,9 @@ def test_split_orders_by_key_and_then_by_rank() -> None:
 def test_who_gives_no_color_gets_nothing() -> None:
     def program(comm: Communicator) -> Any:
         part = comm.Split(MPI.UNDEFINED if comm.rank == 1 else 7)
-        return part if part is MPI.COMM_NULL else used(part, lambda part: added(part, comm.rank))
+        return "none" if part == MPI.COMM_NULL else used(part, lambda part: added(part, comm.rank))
 
-    assert run(3, program) == [2, None, 2]
+    assert run(3, program) == [2, "none", 2]
 
 
 def test_a_duplicate_has_messages_of_its_own() -> None:
@@ -80,7 +80,7 @@ def test_a_group_makes_its_communicator_without_the_others() -> None:
             return group.Get_rank()
         heard = comm.recv() if comm.rank == 2 else None
         part = comm.Create_group(group, tag=3)
-        assert comm.Create_group(comm.Get_group().Excl([comm.rank])) is None
+        assert comm.Create_group(comm.Get_group().Excl([comm.rank])) == MPI.COMM_NULL
         return used(part, lambda part: (group.rank, part.rank, part.allgather(comm.rank), heard))
 
     assert run(3, program) == [(1, 1, [2, 0], None), MPI.UNDEFINED, (0, 0, [2, 0], "hello")]
@@ -89,7 +89,7 @@ def test_a_group_makes_its_communicator_without_the_others() -> None:
 def test_create_is_called_by_all() -> None:
     def program(comm: Communicator) -> Any:
         part = comm.Create(comm.Get_group().Excl([0]))
-        return None if part is None else used(part, lambda part: (part.rank, part.size))
+        return None if not part else used(part, lambda part: (part.rank, part.size))
 
     assert run(3, program) == [None, (0, 2), (1, 2)]
 
@@ -126,16 +126,60 @@ def test_a_wrong_color_is_this_ranks_error() -> None:
     assert isinstance(ranks.errors[0], CommError)
 
 
-def test_groups() -> None:
-    group = Group(range(5), own=3)
+def test_group_algebra() -> None:
+    group = Group.of(range(10, 15), own=13)
     assert (group.size, group.rank) == (5, 3)
-    assert group.Incl([4, 3]).ranks == (4, 3)
-    assert group.Incl([4, 3]).Get_rank() == 1
+    some = group.Incl([4, 3])
+    assert (some.size, some.Get_rank()) == (2, 1)
     assert group.Excl([0, 3]).Get_rank() == MPI.UNDEFINED
     with pytest.raises(ValueError, match="each rank once"):
         group.Incl([1, 1])
-    with pytest.raises(ValueError, match="ranks is 5"):
+    with pytest.raises(MPI.Exception, match="ranks is 5") as wrong:
         group.Incl([5])
+    assert wrong.value.Get_error_class() == MPI.ERR_RANK
+    assert group.Range_incl([(4, 0, -2), (1, 1, 1)]).Translate_ranks(group=group) == [4, 2, 0, 1]
+    assert group.Range_excl([(0, 4, 2)]).Translate_ranks() == [11, 13]
+    with pytest.raises(MPI.Exception, match="step 0"):
+        group.Range_incl([(0, 4, 0)])
+    assert Group.Union(some, group).Translate_ranks(None, group) == [4, 3, 0, 1, 2]
+    assert Group.Intersection(group, some).Compare(some) == MPI.SIMILAR
+    assert Group.Difference(group, some).Translate_ranks([0, 2, MPI.PROC_NULL], some) == [MPI.UNDEFINED] * 2 + [-2]
+    assert Group.Difference(some, group).Compare(MPI.GROUP_EMPTY) == MPI.IDENT
+    assert group.Dup().Compare(group) == MPI.IDENT
+    assert group.Compare(some) == MPI.UNEQUAL
+
+
+def test_a_freed_group_is_null() -> None:
+    group = MPI.COMM_SELF.Get_group()
+    again = Group(group)
+    assert again == group
+    group.Free()
+    assert not group
+    assert group == MPI.GROUP_NULL
+    assert again.size == 1
+    with pytest.raises(MPI.Exception) as wrong:
+        group.Get_size()
+    assert wrong.value.Get_error_class() == MPI.ERR_GROUP
+    with pytest.raises(TypeError, match="Group is expected, not Communicator"):
+        Group(MPI.COMM_SELF)
+
+
+def test_groups_name_processes_across_communicators() -> None:
+    """A communicator of some ranks has the processes of the one that it was made from."""
+
+    def program(comm: Communicator) -> Any:
+        odd = comm.Split(comm.rank % 2, key=-comm.rank)
+        group = odd.Get_group()
+        found = group.Translate_ranks(None, comm.Get_group()), group.rank, comm.Compare(odd)
+        even = comm.Create_group(Group.Difference(comm.Get_group(), group)) if comm.rank == 0 else odd
+        with pytest.raises(MPI.Exception, match="processes that the communicator has not") as wrong:
+            odd.Create_group(comm.Get_group())
+        assert wrong.value.Get_error_class() == MPI.ERR_GROUP
+        assert not even if comm.rank == 0 else even
+        odd.Free()
+        return found
+
+    assert run(3, program) == [([2, 0], 1, MPI.UNEQUAL), ([1], 0, MPI.UNEQUAL), ([2, 0], 0, MPI.UNEQUAL)]
 
 
 JOINED = messages.pack(messages.Joined())

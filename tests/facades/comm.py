@@ -12,13 +12,13 @@ from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
+from softnic.comm.groups import Group
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
 from softnic.comm.peer import CREDIT_BYTES, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
 from softnic.comm.state import CommunicatorState
-from softnic.comm.subsets import Group
 from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, NicConnection, Transport
 from softnic.comm.waiting import Waker
 from softnic.comm.zerocopy_channel import RecvOp, SendOp

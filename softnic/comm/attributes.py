@@ -1,0 +1,90 @@
+"""Attributes: values that a program attaches to an object of MPI, under keys."""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from softnic.comm.constants import ERR_KEYVAL, ERR_OTHER, KEYVAL_INVALID
+from softnic.comm.errors import ArgumentError
+
+Copy = Callable[[Any, int, Any], Any] | bool | None
+Delete = Callable[[Any, int, Any], object] | None
+
+
+@dataclass(frozen=True)
+class Key:
+    """How the values of a key are copied with their object, and deleted."""
+
+    copy: Copy
+    """True: the copy has the same value; False or None: none; a function may return NotImplemented for none."""
+    delete: Delete
+
+
+_keys: dict[int, Key] = {}
+_numbers = itertools.count(1000)
+
+
+def create_key(copy: Copy, delete: Delete) -> int:
+    """Return a new key."""
+    number = next(_numbers)
+    _keys[number] = Key(copy, delete)
+    return number
+
+
+def free_key(number: int) -> int:
+    """Release a key, which objects that have values of it keep; return MPI.KEYVAL_INVALID. Raises ArgumentError."""
+    check_key(number)
+    return KEYVAL_INVALID
+
+
+def check_key(number: int) -> None:
+    """Raise ArgumentError for what is no key of the program."""
+    if number not in _keys:
+        raise ArgumentError(f"{number!r} is not a key that was created", code=ERR_KEYVAL)
+
+
+def set_value(of: Any, values: MutableMapping[int, Any], key: int, value: Any) -> None:
+    """Attach a value; one that is there is deleted. Raises ArgumentError."""
+    check_key(key)
+    if key in values:
+        delete_value(of, values, key)
+    values[key] = value
+
+
+def delete_value(of: Any, values: MutableMapping[int, Any], key: int) -> None:
+    """Detach a value. Raises ArgumentError if there is none, CommError's kind if its function fails."""
+    check_key(key)
+    if key not in values:
+        raise ArgumentError("there is no value of this key", code=ERR_KEYVAL)
+    delete = _keys[key].delete
+    if delete is not None:
+        _called(delete, of, key, values[key])
+    del values[key]
+
+
+def delete_all(of: Any, values: MutableMapping[int, Any]) -> None:
+    """Detach all values of an object that is freed, the latest first."""
+    for key in reversed(list(values)):
+        delete_value(of, values, key)
+
+
+def copy_all(of: Any, values: MutableMapping[int, Any], to: MutableMapping[int, Any]) -> None:
+    """Attach to a copy of an object what its keys say. Raises ArgumentError if a function fails."""
+    for key, value in values.items():
+        copy = _keys[key].copy
+        copied = _called(copy, of, key, value) if callable(copy) else value if copy else NotImplemented
+        if copied is not NotImplemented:
+            to[key] = copied
+
+
+def _called(function: Callable[[Any, int, Any], Any], of: Any, key: int, value: Any) -> Any:
+    """Return what a function of the program returns. Its error is printed, as in mpi4py."""
+    try:
+        return function(of, key, value)
+    except Exception as error:
+        traceback.print_exc()
+        raise ArgumentError(f"the function of an attribute raised {type(error).__name__}", code=ERR_OTHER) from error
