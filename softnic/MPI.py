@@ -51,8 +51,8 @@ from softnic.comm.error_codes import error_string as Get_error_string
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
 from softnic.comm.groups import GROUP_EMPTY, GROUP_NULL, Group
+from softnic.comm.handles import constant
 from softnic.comm.info import INFO_ENV, INFO_NULL, Info
-from softnic.comm.named_objects import constant
 from softnic.comm.p2p import Status
 from softnic.comm.pickling import Pickle, pickle
 from softnic.comm.properties import CommProperties

@@ -10,7 +10,7 @@ from softnic.comm.collective_args import CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ERR_COMM
 from softnic.comm.errors import ArgumentError
-from softnic.comm.named_objects import NamedObject
+from softnic.comm.handles import Handle
 from softnic.comm.state import CommunicatorState
 
 
@@ -25,7 +25,7 @@ def _null_state() -> CommunicatorState:
     return state
 
 
-class Base(NamedObject):
+class Base(Handle):
     """A communicator without calls. Calls of several threads are serialized.
 
     Parameters

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from softnic.comm import named_objects, topologies
+from softnic.comm import handles, topologies
 from softnic.comm.base import Base
 from softnic.comm.bootstrap.discovery import exchange_addresses
 from softnic.comm.bootstrap.launch import DEFAULT_TIMEOUT_S, NOWHERE, Launch
@@ -99,7 +99,7 @@ class Communicator(Comm):
         errhandler
             Its error handler; None: that of MPI.COMM_WORLD.
         """
-        world: Any = named_objects.object_named("COMM_WORLD")
+        world: Any = handles.object_named("COMM_WORLD")
         made = world.Create_group(group, sum(stringtag.encode()))
         if made:
             made.Set_info(info)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from softnic.comm.constants import ERR_ERRHANDLER
 from softnic.comm.errors import CommError
-from softnic.comm.named_objects import NamedObject, constant
+from softnic.comm.handles import Handle, constant
 
 MOST = 32
 """Error handlers of the program that may exist at a time, as in mpi4py."""
@@ -50,7 +50,7 @@ class _Calls(Action):
         self.function(comm, error.code)
 
 
-class Errhandler(NamedObject):
+class Errhandler(Handle):
     """An error handler of communicators: ERRORS_RETURN, ERRORS_ARE_FATAL, ERRORS_ABORT, or one of the program."""
 
     null_code = ERR_ERRHANDLER

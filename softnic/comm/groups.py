@@ -18,7 +18,7 @@ from softnic.comm.constants import (
     UNEQUAL,
 )
 from softnic.comm.errors import ArgumentError, Refused
-from softnic.comm.named_objects import NamedObject, constant
+from softnic.comm.handles import Handle, constant
 
 Process: TypeAlias = int
 """Identifies a process of the job: its rank in MPI.COMM_WORLD."""
@@ -33,7 +33,7 @@ class _Members:
     """None: unknown, of the empty group."""
 
 
-class Group(NamedObject):
+class Group(Handle):
     """Ordered processes. Raises ArgumentError in calls with wrong ranks, and with MPI.GROUP_NULL."""
 
     null_code = ERR_GROUP

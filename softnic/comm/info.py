@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from softnic.comm.constants import ERR_INFO, ERR_INFO_KEY, ERR_INFO_NOKEY, ERR_INFO_VALUE, MAX_INFO_KEY, MAX_INFO_VAL
 from softnic.comm.errors import ArgumentError
-from softnic.comm.named_objects import NamedObject, constant
+from softnic.comm.handles import Handle, constant
 
 
 class _Pairs(dict[str, str]):
@@ -19,7 +19,7 @@ class _Pairs(dict[str, str]):
     handle_number: int
 
 
-class Info(NamedObject):
+class Info(Handle):
     """Pairs of texts, in the order in which they were set. It works as a dict, too."""
 
     null_code = ERR_INFO

@@ -1,6 +1,6 @@
 """What communicators, groups, info and error handlers have in common: they name something, or nothing.
 
-Several may name the same thing. Datatypes and operations are in handles.py.
+Several may name the same thing. Datatypes and operations are in type_handles.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from softnic.comm.constants import ERR_ARG
 from softnic.comm.errors import ArgumentError
 from softnic.comm.public_names import PublicNames
 
-H = TypeVar("H", bound="NamedObject")
+H = TypeVar("H", bound="Handle")
 _numbers: WeakValueDictionary[int, Any] = WeakValueDictionary()
 """What handles name, by number."""
 _constants: dict[tuple[type, int], str] = {}
@@ -24,23 +24,23 @@ _free_number = itertools.count(1)
 _NULL = 0
 
 
-class NamedObject(PublicNames):
-    """A name for something. `NamedObject(another)` is another name for the same; `NamedObject()` is null, and false."""
+class Handle(PublicNames):
+    """A name for something. `Handle(another)` is another name for the same; `Handle()` is null, and false."""
 
     _target: Any
     null_code: ClassVar[int] = ERR_ARG
     """Error class of calls with a null object."""
 
-    def __new__(cls, of: NamedObject | None = None) -> Self:
+    def __new__(cls, of: Handle | None = None) -> Self:
         """Return another name for `of`, or a null object. Raises TypeError for an object of another kind."""
         made = super().__new__(cls)
         made._target = None if of is None else cls._target_of(of)
         return made
 
     @classmethod
-    def _family(cls) -> type[NamedObject]:
-        """Return the class below NamedObject: all its subclasses name things of one kind."""
-        return next(each for each in reversed(cls.__mro__) if issubclass(each, NamedObject) and each is not NamedObject)
+    def _family(cls) -> type[Handle]:
+        """Return the class below Handle: all its subclasses name things of one kind."""
+        return next(each for each in reversed(cls.__mro__) if issubclass(each, Handle) and each is not Handle)
 
     @classmethod
     def _target_of(cls, of: Any) -> Any:
@@ -102,7 +102,7 @@ class NamedObject(PublicNames):
         target = _numbers.get(handle)
         if target is None:
             return cls.__new__(cls)
-        kind: type[NamedObject] = target.handle_kind
+        kind: type[Handle] = target.handle_kind
         return (kind if issubclass(kind, cls._family()) else cls)._named(target)
 
     def toint(self) -> int:
@@ -127,7 +127,7 @@ class NamedObject(PublicNames):
         return self._target is not None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, NamedObject) or other._family() is not self._family():
+        if not isinstance(other, Handle) or other._family() is not self._family():
             return NotImplemented
         return self._target is other._target
 
@@ -140,7 +140,7 @@ class NamedObject(PublicNames):
         return (object_named, (name,)) if self._is_the_constant() else (_again, (type(self), name))
 
 
-_objects: dict[str, NamedObject] = {}
+_objects: dict[str, Handle] = {}
 
 
 def constant(name: str, made: H) -> H:
@@ -150,12 +150,12 @@ def constant(name: str, made: H) -> H:
     return made
 
 
-def object_named(name: str) -> NamedObject:
+def object_named(name: str) -> Handle:
     """Return a constant of softnic.MPI."""
     importlib.import_module("softnic.MPI")  # makes them
     return _objects[name]
 
 
-def _again(kind: Callable[[NamedObject], Any], name: str) -> Any:
+def _again(kind: Callable[[Handle], Any], name: str) -> Any:
     """Return another name for a constant, for pickle."""
     return kind(object_named(name))
