@@ -71,6 +71,21 @@ int sp_query(const sp_stream *stream, bool clear, sp_status *status);
 
 /* -- preload_streams.c -- */
 
+typedef enum { SP_NOTHING, SP_IGNORED, SP_UNCONNECTED, SP_PENDING } sp_mark;
+enum { SP_MARKS = 1 << 20 }; /* descriptors; higher ones have none */
+
+extern _Atomic uint64_t sp_marks[SP_MARKS];
+/* Reads a mark that is set. Preserves errno. */
+sp_mark sp_read_mark(int fd);
+
+/* What is known of a descriptor without asking the NIC; one load for those of which nothing is. */
+static inline sp_mark sp_marked(int fd)
+{
+    if (fd < 0 || fd >= SP_MARKS || !__atomic_load_n((uint64_t *)&sp_marks[fd], __ATOMIC_RELAXED))
+        return SP_NOTHING;
+    return sp_read_mark(fd);
+}
+
 /* Leaves a descriptor to the kernel until it is closed or another file's: softnic.socket in the same process calls it
    for its own. */
 PRELOADED void softnic_preload_ignore(int fd);
@@ -87,15 +102,20 @@ int sp_replace(int fd, bool six, sp_stream *stream);
 bool sp_is_six(int fd, bool dual);
 /* Fills the send buffer, so that the descriptor is not writable until the NIC has read that. Returns its size. */
 int64_t sp_block(int fd);
-/* Whether a connect of this process on the descriptor has no known outcome yet. */
-bool sp_is_pending(int fd);
-void sp_set_pending(int fd);
+/* Marks a descriptor whose connect has no known outcome yet, or one that is not connected. */
+void sp_mark_connect(int fd, bool is_pending);
 /* Sets SO_SNDBUF for when a pending connect is over. Returns false if there is none. */
 bool sp_set_pending_size(int fd, int size);
 /* Takes the outcome of a connect: 0, -EALREADY, or the NIC's error. */
 int sp_settle(int fd, const sp_stream *stream);
-/* As sp_settle for a pending connect. Costs nothing if the process has none. */
-void sp_settle_pending(int fd);
+/* As sp_check, for a descriptor with a mark. Preserves errno. */
+int sp_confirm(int fd, int otherwise);
+/* Whether bytes can be transferred, before they are: returns 0, the error of a failed connect, or `otherwise`: there was
+   none. Notes that a pending connect has succeeded. */
+static inline int sp_check(int fd, int otherwise)
+{
+    return sp_marked(fd) < SP_UNCONNECTED ? 0 : sp_confirm(fd, otherwise);
+}
 bool sp_is_connecting(const sp_status *status);
 
 /* -- preload_names.c: addresses -- */
@@ -104,6 +124,11 @@ bool sp_is_connecting(const sp_status *status);
 int sp_parse(const struct sockaddr *address, socklen_t size, sp_address *to);
 /* Writes a socket address as the kernel does: as much as there is space for, and its full size to `size`. */
 void sp_format(const sp_address *address, bool six, struct sockaddr *to, socklen_t *size);
+
+/* -- preload_tags.c -- */
+
+/* Tags a stream that is about to connect to, or listen at, a port, if the user has given that port a codec. */
+void sp_tag(int fd, uint16_t port);
 
 /* Sets errno and returns -1 for a negative result; otherwise returns the result. */
 int sp_result(int result);

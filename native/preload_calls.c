@@ -85,6 +85,7 @@ static int do_listen(int fd, const sp_stream *stream, int backlog)
         error = do_bind(stream, &(sp_address){0});
     if (error)
         return error;
+    sp_tag(fd, status.local.port);
     error = sp_call(reply, -1, "{\"type\":\"Listen\",\"stream\":%lld,\"backlog\":%d}", (long long)stream->number,
                     backlog < 0 ? 0 : backlog > 0xFFFF ? 0xFFFF : backlog);
     if (!error && strcmp(status.state, "LISTEN"))
@@ -150,6 +151,7 @@ static int start_connect(int fd, const sp_stream *stream, const sp_address *to)
     int size = 0;
     socklen_t space = sizeof size;
 
+    sp_tag(fd, to->port);
     REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &size, &space);
     const long long blocker = sp_block(fd);
     const int error = sp_call(reply, -1,
@@ -157,9 +159,10 @@ static int start_connect(int fd, const sp_stream *stream, const sp_address *to)
                               "\"write_blocker\":%lld}",
                               ip[0], ip[1], ip[2], ip[3], to->port, (long long)stream->number, blocker);
     if (!error) {
-        sp_set_pending(fd);
+        sp_mark_connect(fd, true);
         return 0;
     }
+    sp_mark_connect(fd, false);
     size /= 2; /* the kernel returns twice what was set */
     REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     return error;
@@ -171,7 +174,7 @@ static int do_connect(int fd, sp_stream *stream, sp_address *to)
     sp_status status;
     int error = sp_query(stream, false, &status);
 
-    if (error || status.error || sp_is_pending(fd))
+    if (error || status.error || sp_marked(fd) == SP_PENDING)
         return error ? error : sp_settle(fd, stream); /* called again, which reports the outcome */
     if (sp_is_connecting(&status))
         return -EALREADY;

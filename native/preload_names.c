@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
 
@@ -109,4 +110,18 @@ PRELOADED int gethostbyname_r(const char *name, struct hostent *entry, char *spa
     char text[INET_ADDRSTRLEN];
 
     return REAL(gethostbyname_r)(node_address(name, text) ? text : name, entry, space, size, found, error);
+}
+
+/* The node's name, which others reach it by. */
+PRELOADED int gethostname(char *name, size_t space)
+{
+    char reply[SP_REPLY], own[64];
+
+    if (!sp_nic() || sp_call(reply, -1, "{\"type\":\"QueryNic\"}") ||
+        !sp_text(sp_member(reply, "name"), own, sizeof own) || !*own)
+        return REAL(gethostname)(name, space);
+    if (strlen(own) >= space)
+        return sp_result(-ENAMETOOLONG);
+    strcpy(name, own);
+    return 0;
 }

@@ -1,9 +1,10 @@
 /* Streams of the preloaded library: their descriptors, how these are named, and connects without a known outcome.
 
    A connecting descriptor is not writable, since its send buffer is filled until the NIC has read that
-   (softnic/ipc/control.py). The buffer is small meanwhile. The connects of this process are kept in a small table, so
-   that the buffer grows again when the program learns of the outcome or writes; a process that inherits a connecting
-   descriptor finds the outcome when it asks for SO_ERROR. */
+   (softnic/ipc/control.py). The buffer is small meanwhile. Descriptors that connect are marked in a table of the process,
+   so that the buffer grows again when the program learns of the outcome or writes; a process that inherits a connecting
+   descriptor finds the outcome when it asks for SO_ERROR. So are those that are not connected, since their pair is. A mark
+   has the inode, and is of no effect for another file of this number. */
 #include "preload.h"
 
 #include <dlfcn.h>
@@ -12,7 +13,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +21,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { STREAM_BUFFER = 512 << 10, PENDING = 256 };
+enum { STREAM_BUFFER = 512 << 10 };
 
 static const char prefix[] = "softnic/"; /* after the zero byte of an abstract name */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    ino_t inode;
-    int size; /* of the send buffer to be; 0: the default */
-} pending[PENDING];
-static unsigned next_pending;
-static _Atomic unsigned pending_count;
 
 void *sp_real(const char *name, _Atomic(void *) *known)
 {
@@ -53,28 +46,47 @@ int sp_result(int result)
     return -1;
 }
 
-/* -- names of descriptors -- */
+/* -- marks -- */
 
-static _Atomic uint32_t ignored[1 << 20]; /* by descriptor: the inode; untouched pages take no memory */
+_Atomic uint64_t sp_marks[SP_MARKS]; /* kind, inode, size; pages that are not used take no memory */
+
+static uint32_t inode_of(int fd)
+{
+    struct stat found;
+
+    return fstat(fd, &found) ? 0 : (uint32_t)found.st_ino;
+}
+
+static void mark(int fd, sp_mark kind, uint32_t size)
+{
+    if (fd >= 0 && fd < SP_MARKS)
+        sp_marks[fd] = kind ? (uint64_t)kind << 62 | (uint64_t)(size >> 2) << 32 | inode_of(fd) : 0;
+}
+
+/* The size of the send buffer that a mark has. */
+static int size_of(uint64_t marked)
+{
+    return (int)(marked >> 32 << 2);
+}
+
+sp_mark sp_read_mark(int fd)
+{
+    const int before = errno;
+    const uint64_t marked = sp_marks[fd];
+    const bool is_current = (uint32_t)marked == inode_of(fd);
+
+    if (!is_current)
+        sp_marks[fd] = 0; /* of a descriptor that was closed */
+    errno = before;
+    return is_current ? (sp_mark)(marked >> 62) : SP_NOTHING;
+}
 
 PRELOADED void softnic_preload_ignore(int fd)
 {
-    struct stat found;
-
-    if (fd >= 0 && (size_t)fd < sizeof ignored / sizeof *ignored && !fstat(fd, &found))
-        atomic_store_explicit(&ignored[fd], (uint32_t)found.st_ino, memory_order_relaxed);
+    mark(fd, SP_IGNORED, 0);
 }
 
-/* Whether a descriptor was given to softnic_preload_ignore, and is not another file's since. */
-static bool is_ignored(int fd)
-{
-    struct stat found;
-
-    if ((size_t)fd >= sizeof ignored / sizeof *ignored)
-        return false;
-    const uint32_t inode = atomic_load_explicit(&ignored[fd], memory_order_relaxed);
-    return inode && !fstat(fd, &found) && (uint32_t)found.st_ino == inode;
-}
+/* -- names of descriptors -- */
 
 bool sp_stream_of(int fd, sp_stream *stream)
 {
@@ -93,7 +105,7 @@ bool sp_stream_of(int fd, sp_stream *stream)
         return false;
     stream->number = strtoll(name.sun_path + sizeof prefix, &end, 10);
     stream->six = !strcmp(end, "/6");
-    const bool is_stream = stream->number > 0 && !is_ignored(fd);
+    const bool is_stream = stream->number > 0 && sp_marked(fd) != SP_IGNORED;
     errno = before;
     return is_stream;
 }
@@ -130,6 +142,7 @@ int sp_open(int flags, bool six, sp_stream *stream)
         fcntl(ends[0], F_SETFD, 0);
     if (flags & SOCK_NONBLOCK)
         fcntl(ends[0], F_SETFL, O_RDWR | O_NONBLOCK);
+    mark(ends[0], SP_UNCONNECTED, 0);
     return ends[0];
 }
 
@@ -174,6 +187,7 @@ int sp_replace(int fd, bool six, sp_stream *stream)
     }
     const int result = dup3(made, fd, on_exec & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno : 0;
     close(made);
+    mark(fd, SP_UNCONNECTED, 0);
     return result;
 }
 
@@ -191,72 +205,26 @@ int64_t sp_block(int fd)
     return count;
 }
 
-static ino_t inode_of(int fd)
+void sp_mark_connect(int fd, bool is_pending)
 {
-    struct stat found;
-
-    return fstat(fd, &found) ? 0 : found.st_ino;
-}
-
-/* Returns the entry of a descriptor, or -1. */
-static int find_pending(ino_t inode)
-{
-    for (int index = 0; index < PENDING && inode; index++)
-        if (pending[index].inode == inode)
-            return index;
-    return -1;
-}
-
-bool sp_is_pending(int fd)
-{
-    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
-        return false;
-    pthread_mutex_lock(&lock);
-    const bool found = find_pending(inode_of(fd)) >= 0;
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-void sp_set_pending(int fd)
-{
-    const ino_t inode = inode_of(fd);
-
-    pthread_mutex_lock(&lock);
-    int at = find_pending(inode);
-    if (at < 0) {
-        at = (int)(next_pending++ % PENDING); /* descriptors that were closed meanwhile leave their entries behind */
-        pending_count += !pending[at].inode;
-    }
-    pending[at].inode = inode;
-    pending[at].size = 0;
-    pthread_mutex_unlock(&lock);
+    mark(fd, is_pending ? SP_PENDING : SP_UNCONNECTED, 0);
 }
 
 bool sp_set_pending_size(int fd, int size)
 {
-    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
+    if (sp_marked(fd) != SP_PENDING)
         return false;
-    pthread_mutex_lock(&lock);
-    const int at = find_pending(inode_of(fd));
-    if (at >= 0)
-        pending[at].size = size;
-    pthread_mutex_unlock(&lock);
-    return at >= 0;
+    mark(fd, SP_PENDING, size < 0 ? 0 : (uint32_t)size);
+    return true;
 }
 
-/* Removes the entry of a descriptor, if it has one, and lets its send buffer grow. */
+/* Lets the send buffer of a connected descriptor grow. */
 static void end_pending(int fd)
 {
-    int size = STREAM_BUFFER;
+    const int wanted = sp_marked(fd) == SP_PENDING ? size_of(sp_marks[fd]) : 0;
+    const int size = wanted ? wanted : STREAM_BUFFER;
 
-    pthread_mutex_lock(&lock);
-    const int at = find_pending(inode_of(fd));
-    if (at >= 0) {
-        size = pending[at].size ? pending[at].size : size;
-        pending[at].inode = 0;
-        pending_count--;
-    }
-    pthread_mutex_unlock(&lock);
+    mark(fd, SP_NOTHING, 0);
     REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
 }
 
@@ -274,21 +242,32 @@ int sp_settle(int fd, const sp_stream *stream)
         return -EALREADY;
     if (error || status.has_peer)
         end_pending(fd);
+    if (!error && status.error)
+        mark(fd, SP_UNCONNECTED, 0);
     return error ? error : -status.error;
 }
 
-void sp_settle_pending(int fd)
+int sp_confirm(int fd, int otherwise)
 {
     const int before = errno;
-    sp_stream stream;
-
-    if (!atomic_load_explicit(&pending_count, memory_order_relaxed))
-        return;
     struct pollfd poll_fd = {fd, POLLOUT, 0};
-    if (sp_is_pending(fd) && sp_stream_of(fd, &stream) && REAL(poll)(&poll_fd, 1, 0) == 1) {
-        sp_status status;
-        if (!sp_query(&stream, false, &status) && !sp_is_connecting(&status) && !status.error)
-            end_pending(fd); /* an error stays for SO_ERROR */
+    const sp_mark kind = sp_marked(fd);
+    sp_stream stream;
+    sp_status status;
+    int error = 0;
+
+    if ((kind == SP_PENDING || kind == SP_UNCONNECTED) && sp_stream_of(fd, &stream) &&
+        (REAL(poll)(&poll_fd, 1, 0) == 1 || kind == SP_UNCONNECTED) && !sp_query(&stream, false, &status)) {
+        /* A connection that has ended has hung up; a connect that has failed has not. */
+        const bool failed = !strcmp(status.state, "CLOSED") && !(poll_fd.revents & POLLHUP);
+        if (status.has_peer && !failed) {
+            if (!sp_is_connecting(&status))
+                end_pending(fd);
+        } else {
+            error = failed ? -sp_settle(fd, &stream) : 0;
+            error = error > 0 ? error : otherwise;
+        }
     }
     errno = before;
+    return error;
 }

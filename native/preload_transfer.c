@@ -38,12 +38,19 @@ static bool failed(int fd, ssize_t *received)
     return was_reset;
 }
 
-#define RECEIVE(fd, wanted, call)                     \
-    ({                                                \
-        ssize_t received = call;                      \
-        if ((wanted) && failed(fd, &received))        \
-            received = call;                          \
-        received;                                     \
+static ssize_t fail(int error)
+{
+    errno = error;
+    return -1;
+}
+
+#define RECEIVE(fd, wanted, call)                                                           \
+    ({                                                                                      \
+        const int unconnected = sp_check(fd, ENOTCONN);                                     \
+        ssize_t received = unconnected ? fail(unconnected) : call;                          \
+        if (!unconnected && (wanted) && failed(fd, &received))                              \
+            received = call;                                                                \
+        received;                                                                           \
     })
 
 PRELOADED ssize_t read(int fd, void *to, size_t size)
@@ -108,6 +115,12 @@ static ssize_t sent(int fd, ssize_t result, bool signals)
     return -1;
 }
 
+#define SEND(fd, signals, call)                                          \
+    ({                                                                   \
+        const int unconnected = sp_check(fd, EPIPE);                     \
+        sent(fd, unconnected ? fail(unconnected) : call, signals);       \
+    })
+
 /* Urgent data is refused (RFC 6093 advises against it). */
 static bool refuses(int fd, int flags)
 {
@@ -121,22 +134,19 @@ static bool refuses(int fd, int flags)
 
 PRELOADED ssize_t write(int fd, const void *from, size_t size)
 {
-    sp_settle_pending(fd);
-    return sent(fd, REAL(write)(fd, from, size), false);
+    return SEND(fd, false, REAL(write)(fd, from, size));
 }
 
 PRELOADED ssize_t writev(int fd, const struct iovec *parts, int count)
 {
-    sp_settle_pending(fd);
-    return sent(fd, REAL(writev)(fd, parts, count), false);
+    return SEND(fd, false, REAL(writev)(fd, parts, count));
 }
 
 PRELOADED ssize_t send(int fd, const void *from, size_t size, int flags)
 {
     if (refuses(fd, flags))
         return -1;
-    sp_settle_pending(fd);
-    return sent(fd, REAL(send)(fd, from, size, flags | MSG_NOSIGNAL), !(flags & MSG_NOSIGNAL));
+    return SEND(fd, !(flags & MSG_NOSIGNAL), REAL(send)(fd, from, size, flags | MSG_NOSIGNAL));
 }
 
 PRELOADED ssize_t sendto(int fd, const void *from, size_t size, int flags, const struct sockaddr *to, socklen_t space)
@@ -149,16 +159,14 @@ PRELOADED ssize_t sendto(int fd, const void *from, size_t size, int flags, const
     }
     if (refuses(fd, flags))
         return -1;
-    sp_settle_pending(fd);
-    return sent(fd, REAL(sendto)(fd, from, size, flags | MSG_NOSIGNAL, to, space), !(flags & MSG_NOSIGNAL));
+    return SEND(fd, !(flags & MSG_NOSIGNAL), REAL(sendto)(fd, from, size, flags | MSG_NOSIGNAL, to, space));
 }
 
 PRELOADED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     if (refuses(fd, flags))
         return -1;
-    sp_settle_pending(fd);
-    return sent(fd, REAL(sendmsg)(fd, message, flags | MSG_NOSIGNAL), !(flags & MSG_NOSIGNAL));
+    return SEND(fd, !(flags & MSG_NOSIGNAL), REAL(sendmsg)(fd, message, flags | MSG_NOSIGNAL));
 }
 
 PRELOADED int shutdown(int fd, int how)
@@ -171,6 +179,6 @@ PRELOADED int shutdown(int fd, int how)
     const int error = sp_query(&stream, false, &status);
     if (error || !strcmp(status.state, "BOUND") || sp_is_connecting(&status))
         return sp_result(error && error != -ECONNRESET ? error : -ENOTCONN);
-    sp_settle_pending(fd);
+    sp_check(fd, 0);
     return REAL(shutdown)(fd, how);
 }

@@ -53,10 +53,17 @@ def names(own: str, other: str) -> None:
     """Addresses are the NIC's, before and after binding and connecting."""
     with socket.socket() as s:
         assert s.getsockname() == ("0.0.0.0", 0)
-        with fails(errno.ENOTCONN):
-            s.getpeername()
-        with fails(errno.ENOTCONN):
-            s.shutdown(socket.SHUT_WR)
+        for call in (
+            s.getpeername,
+            lambda: s.shutdown(socket.SHUT_WR),
+            lambda: s.recv(1),
+            lambda: os.read(s.fileno(), 1),
+        ):
+            with fails(errno.ENOTCONN):
+                call()
+        for call in (lambda: s.send(b"x"), lambda: os.write(s.fileno(), b"x")):
+            with fails(errno.EPIPE):
+                call()
         with fails(errno.EADDRNOTAVAIL):
             s.bind((other, 0))
         s.bind(("", 0))
@@ -66,6 +73,8 @@ def names(own: str, other: str) -> None:
         assert (address, port > 0) == ("0.0.0.0", True)
         assert not s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         s.listen()
+        with fails(errno.ENOTCONN):
+            s.recv(1)
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         with fails(errno.EISCONN):
             s.connect((own, port))
@@ -81,6 +90,7 @@ def names(own: str, other: str) -> None:
 def loopback(own: str, _other: str) -> None:
     """A node's name, `localhost` and its loopback addresses lead to itself."""
     number = int(own.rpartition(".")[2]) - 1
+    assert socket.gethostname() == f"node{number}"
     for name, address in (
         (f"node{number}", own),
         (f"node{number}.softnic", own),
@@ -91,6 +101,31 @@ def loopback(own: str, _other: str) -> None:
         client, accepted = pair(name)
         with client, accepted:
             assert client.getpeername()[0] == client.getsockname()[0] == accepted.getpeername()[0] == address
+
+
+def tags(own: str, _other: str) -> None:
+    """SOFTNIC_TAGS tags connections by port; a program's own choice stays."""
+    os.environ["SOFTNIC_TAGS"] = "x,7001=bounded:10,7002=bfp:7"
+    numbers = array.array("f", [0.001 * each for each in range(4096)])
+    with socket.create_server((own, 7001)) as listening:
+        client = socket.create_connection((own, 7001), WAIT_S)
+        accepted, _ = listening.accept()
+        with client, accepted:
+            client.setblocking(True)
+            for sender, receiver in ((client, accepted), (accepted, client)):
+                assert sender.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 0x28
+                sender.sendall(numbers)
+                received = array.array("f", receiver.recv(numbers.itemsize * len(numbers), socket.MSG_WAITALL))
+                assert received != numbers
+                assert max(abs(a - b) for a, b in zip(received, numbers, strict=True)) <= 2**-10
+    with socket.socket() as s:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
+        s.bind((own, 7002))
+        s.listen()
+        assert s.getsockopt(socket.IPPROTO_IP, socket.IP_TOS) == 0x10
+    client, accepted = pair(own)
+    with client, accepted:
+        assert not client.getsockopt(socket.IPPROTO_IP, socket.IP_TOS)
 
 
 def ignored(own: str, _other: str) -> None:
@@ -177,13 +212,27 @@ def nonblocking(own: str, other: str) -> None:
         assert select.select([], [s], [], WAIT_S)[1]
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    for transfer in (lambda: s.recv(1), lambda: s.send(b"x")):
+        with socket.socket() as s:
+            s.setblocking(False)
+            assert s.connect_ex(address) == errno.EINPROGRESS
+            assert select.select([], [s], [], WAIT_S)[1]
+            with fails(errno.ECONNREFUSED):
+                transfer()
     with socket.create_server((own, 0)) as listening, socket.socket() as s:
+        copy = os.dup(s.fileno())
         s.setblocking(False)
         s.connect_ex(listening.getsockname())
         select.select([], [s], [], WAIT_S)
         assert s.send(b"at once") == 7  # without asking for SO_ERROR
         assert s.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > 1 << 16
-        assert listening.accept()[0].recv(7) == b"at once"
+        accepted = listening.accept()[0]
+        with accepted:
+            assert accepted.recv(7) == b"at once"
+            accepted.sendall(b"back")
+        s.setblocking(True)
+        assert os.read(copy, 4) == b"back"
+        os.close(copy)
     with socket.socket() as s:
         s.settimeout(0.2)
         try:

@@ -21,18 +21,8 @@ from tests.facades.cluster import read_stats
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
-    *(
-        "names",
-        "loopback",
-        "ignored",
-        "transfers",
-        "nonblocking",
-        "options",
-        "processes",
-        "threads",
-        "both_families",
-        "others",
-    ),
+    *("names", "loopback", "ignored", "tags", "transfers", "nonblocking", "options"),
+    *("processes", "threads", "both_families", "others"),
 )
 
 
