@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from softnic.cluster import Cluster
     from softnic.ipc.regions import empty, is_registered, zeros
+    from softnic.socket.installed import install
 
-__all__ = ["Cluster", "empty", "is_registered", "zeros"]
+__all__ = ["Cluster", "empty", "install", "is_registered", "zeros"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from softnic.cluster import Cluster
 
         return Cluster
+    if name == "install":
+        from softnic.socket.installed import install
+
+        return install
     if name in ("empty", "is_registered", "zeros"):
         from softnic.ipc import regions
 

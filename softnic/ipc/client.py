@@ -1,13 +1,18 @@
-"""Client of a NIC's control socket: sends the requests of softnic/ipc/control.py and receives the replies."""
+"""Client of a NIC's control socket: sends the requests of softnic/ipc/control.py and receives the replies.
+
+Its own socket is one of `_socket`, and polls are those of this module's import: libraries such as gevent replace the
+classes of the modules `socket` and `select`, and a call must not change to another coroutine while it has the lock.
+"""
 
 from __future__ import annotations
 
+import _socket
 import array
 import errno
 import os
-import select
 import socket
-import threading
+from select import POLLIN, poll
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -35,12 +40,12 @@ class Client:
     def __init__(self, path: str | os.PathLike[str], timeout_s: float = 4.0) -> None:
         self.path = os.fspath(path)
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._answer = bytearray(MAX_MESSAGE)
         self._info: NicInfo | None = None
         self.changes = 0
         """Connections made and lost so far. A NIC releases what it held for a connection that is lost."""
-        self._socket: socket.socket | None = self._open()
+        self._socket: _socket.socket | None = self._open()
 
     def call(self, request: Request, *fds: int) -> Any:
         """Sends a request with file descriptors and returns the reply. Raises OSError for a Failed reply."""
@@ -78,9 +83,9 @@ class Client:
 
     def _check(self) -> None:
         if self._socket is not None:
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            if poll.poll(0):  # without a request, only the end can arrive
+            waiting = poll()
+            waiting.register(self._socket, POLLIN)
+            if waiting.poll(0):  # without a request, only the end can arrive
                 self._drop()
 
     def close(self) -> None:
@@ -91,8 +96,8 @@ class Client:
         """Close the file descriptor, without waiting for calls of other threads: at exit, or in a forked child."""
         self._drop()
 
-    def _open(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def _open(self) -> _socket.socket:
+        connection = _socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.settimeout(self._timeout_s)
             connection.connect(self.path)
@@ -146,7 +151,7 @@ class Client:
                 return size
             raise
 
-    def _receive_refusal(self, connection: socket.socket) -> int:
+    def _receive_refusal(self, connection: _socket.socket) -> int:
         """Receives the reason that the NIC sent before it closed the connection. Returns its size, 0 for none."""
         try:
             return connection.recv_into(self._answer, 0, socket.MSG_DONTWAIT)

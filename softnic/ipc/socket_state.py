@@ -69,6 +69,33 @@ class SocketState:
 
 NAME_PREFIX = b"\0softnic/"
 """Of the names of streams' ends; the number of the stream follows."""
+
+
+def _find_ignore() -> Callable[[int], object] | None:
+    """The function of the preloaded library that has it leave a file descriptor alone (native/preload.h), if loaded."""
+    if "softnic" in os.environ.get("LD_PRELOAD", ""):
+        import ctypes  # its import takes longer than this module's
+
+        with contextlib.suppress(AttributeError):
+            found: Callable[[int], object] = ctypes.CDLL(None).softnic_preload_ignore
+            return found
+    return None
+
+
+_ignore = _find_ignore()
+
+
+def is_preloaded() -> bool:
+    """Whether this process has the preloaded library, with which all its sockets are a NIC's."""
+    return _ignore is not None
+
+
+def _own(fd: int) -> None:
+    """Has the preloaded library leave a file descriptor alone, for which this module answers."""
+    if _ignore is not None:
+        _ignore(fd)
+
+
 _clients: dict[str, Client] = {}
 _clients_lock = threading.Lock()
 _by_inode: weakref.WeakValueDictionary[int, SocketState] = weakref.WeakValueDictionary()
@@ -125,7 +152,7 @@ def stream_of(fd: int) -> SocketState:
 
 
 @contextlib.contextmanager
-def _unix_view(fd: int) -> Iterator[_socket.socket]:
+def unix_view(fd: int) -> Iterator[_socket.socket]:
     """A Unix socket object for a file descriptor, which it does not close."""
     view = _socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
     try:
@@ -136,7 +163,7 @@ def _unix_view(fd: int) -> Iterator[_socket.socket]:
 
 def name_end(fd: int, stream: int) -> None:
     """Binds the application's end of a stream to an abstract Unix name, by which other processes find the stream."""
-    with contextlib.suppress(OSError), _unix_view(fd) as end:  # it has the name already
+    with contextlib.suppress(OSError), unix_view(fd) as end:  # it has the name already
         end.bind(b"%s%d" % (NAME_PREFIX, stream))
 
 
@@ -166,8 +193,9 @@ def adopt(fd: int, path: str) -> SocketState:
 
 def _stream_number(fd: int) -> int:
     """The stream that a file descriptor's name says; 0 if it has none."""
+    _own(fd)
     try:
-        with _unix_view(fd) as end:
+        with unix_view(fd) as end:
             name = end.getsockname()
     except OSError:
         return 0
@@ -179,15 +207,25 @@ def _stream_number(fd: int) -> int:
 
 def register(fd: int, state: SocketState) -> None:
     """Records that a file descriptor is the application's end of a stream."""
+    _own(fd)
     state.inode = _inode(fd)
     _by_inode[state.inode] = state
 
 
 def on_attach(fd: int, state: SocketState) -> None:
     """To be called when a socket object takes a file descriptor."""
+    _own(fd)
     with _detached_lock:
         _detached.pop(fd, None)
         state.objects += 1
+
+
+def on_accept(fd: int, state: SocketState) -> None:
+    """To be called when a stream's file descriptor was received. Its number is known to other processes from here."""
+    register(fd, state)
+    name_end(fd, state.stream)
+    with _detached_lock:
+        _detached[fd] = state
 
 
 def on_close(fd: int, state: SocketState) -> None:
@@ -216,7 +254,7 @@ def on_detach(fd: int, state: SocketState) -> None:
 
 def new_pair(state: SocketState) -> int:
     """Creates the socket pair of a stream. Returns the application's end, and keeps the NIC's in `state`."""
-    application_end, nic_end = socket.socketpair()
+    application_end, nic_end = _socket.socketpair()
     state.nic_end = nic_end.detach()
     fd = application_end.detach()
     register(fd, state)

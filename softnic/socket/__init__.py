@@ -13,7 +13,6 @@ lists all differences from the standard module.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import errno
 import operator
@@ -138,33 +137,8 @@ class socket(TransferSocket):
             state.listening = True
 
     def accept(self) -> tuple[socket, Any]:
-        state = self._state
-        if not state.listening:
-            raise OSError(errno.EINVAL, "the socket is not listening")
-        try:
-            _stdlib.socket.recv(self, 1, _stdlib.MSG_PEEK)  # waits for a record
-            os.close(os.dup(self.fileno()))  # without a free file descriptor it stays queued
-            record, ancillary, _, _ = _stdlib.socket.recvmsg(
-                self, control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
-            )
-        except ConnectionResetError:  # shut down with unread records
-            record = b""
-        if not record:
-            self._raise_if_failed()
-            raise OSError(errno.EINVAL, "the listening socket was shut down")
-        if not ancillary:
-            raise OSError(errno.EMFILE, "too many open files to accept a connection")
-        number, host, port = control.ACCEPTED.unpack(record)
-        fd = array.array("i", ancillary[0][2])[0]
-        peer = (_stdlib.inet_ntoa(host), port)
-        local = (addresses.local_of(peer[0], state.local[0], client(state.path)), state.local[1])
-        accepted = socket_state.SocketState(state.path, number, local=local, peer=peer, options=dict(state.options))
-        socket_state.register(fd, accepted)
+        fd, peer = self._accept()
         connection = socket(self.family, self.type, self.proto, fileno=fd)
-        socket_state.name_end(fd, number)
-        _stdlib.socket.recv(connection, len(control.ACCEPT_MARK), _stdlib.MSG_DONTWAIT)
-        if state.send_buffer:
-            connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
             connection.setblocking(True)
         return connection, peer

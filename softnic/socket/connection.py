@@ -9,15 +9,17 @@
 
 from __future__ import annotations
 
+import _socket
+import array
 import errno
 import os
-import select
 import socket
+from select import POLLHUP, POLLIN, POLLOUT, poll
 
 from softnic.ipc import control, socket_state
 from softnic.ipc.control import StreamInfo
 from softnic.ipc.socket_state import client
-from softnic.socket.addresses import ANY
+from softnic.socket import addresses
 from softnic.socket.options import NIC_OPTIONS
 
 _WRITE_BLOCKER = bytes(1 << 16)
@@ -59,7 +61,7 @@ class NicSocket(socket.socket):
             if state.peer is None:
                 raise OSError(errno.EALREADY, "the socket is connecting")
             return
-        if target[0] == ANY:
+        if target[0] == addresses.ANY:
             target = client(state.path).info().ip, target[1]
         if self._hung_up():
             self._renew()
@@ -70,9 +72,9 @@ class NicSocket(socket.socket):
         timeout = self.gettimeout()
         if timeout == 0:
             raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLOUT)
-        if not poll.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
+        waiting = poll()
+        waiting.register(self.fileno(), POLLOUT)
+        if not waiting.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
             raise TimeoutError("timed out")
         self._settle()
 
@@ -88,6 +90,37 @@ class NicSocket(socket.socket):
             while _was_refused(error) and state.nic_end >= 0 and blocker > 0:
                 blocker -= len(os.read(state.nic_end, blocker))
             raise
+
+    def _accept(self) -> tuple[int, tuple[str, int]]:
+        """Accepts a connection. Returns its file descriptor, which a socket object is to take, and the peer's name."""
+        state = self._state
+        if not state.listening:
+            raise OSError(errno.EINVAL, "the socket is not listening")
+        try:
+            _socket.socket.recv(self, 1, socket.MSG_PEEK)  # waits for a record
+            os.close(os.dup(self.fileno()))  # without a free file descriptor it stays queued
+            record, ancillary, _, _ = _socket.socket.recvmsg(
+                self, control.ACCEPTED.size, socket.CMSG_LEN(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionResetError:  # shut down with unread records
+            record = b""
+        if not record:
+            self._raise_if_failed()
+            raise OSError(errno.EINVAL, "the listening socket was shut down")
+        if not ancillary:
+            raise OSError(errno.EMFILE, "too many open files to accept a connection")
+        number, host, port = control.ACCEPTED.unpack(record)
+        fd = array.array("i", ancillary[0][2])[0]
+        peer = (socket.inet_ntoa(host), port)
+        local = (addresses.local_of(peer[0], state.local[0], client(state.path)), state.local[1])
+        accepted = socket_state.SocketState(state.path, number, local=local, peer=peer, options=dict(state.options))
+        socket_state.on_accept(fd, accepted)
+        with socket_state.unix_view(fd) as end:
+            end.recv(len(control.ACCEPT_MARK), socket.MSG_DONTWAIT)
+            if state.send_buffer:
+                accepted.send_buffer = state.send_buffer
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, state.send_buffer)
+        return fd, peer
 
     def _block_until_connected(self) -> int:
         """Fills the send buffer, so that the file descriptor is not writable. Returns the number of bytes."""
@@ -105,9 +138,9 @@ class NicSocket(socket.socket):
 
     def _hung_up(self) -> bool:
         """Whether the NIC has closed its end of the pair, or the application has shut down both directions."""
-        poll = select.poll()
-        poll.register(self.fileno(), 0)
-        return any(mask & select.POLLHUP for _, mask in poll.poll(0))
+        waiting = poll()
+        waiting.register(self.fileno(), 0)
+        return any(mask & POLLHUP for _, mask in waiting.poll(0))
 
     def _is_over(self) -> bool:
         """Whether a connection that was established no longer exists."""
@@ -153,6 +186,7 @@ class NicSocket(socket.socket):
         fresh = socket_state.new_pair(state)
         try:
             os.dup2(fresh, self.fileno(), inheritable)
+            socket_state.register(self.fileno(), state)
         finally:
             os.close(fresh)
         self.settimeout(timeout)
@@ -196,10 +230,10 @@ class NicSocket(socket.socket):
         """Raises the NIC's error, if the stream has ended and an error ended it. For transfers that moved no bytes."""
         state = self._state
         if not state.ended:
-            poll = select.poll()
-            poll.register(self.fileno(), select.POLLIN)
+            waiting = poll()
+            waiting.register(self.fileno(), POLLIN)
             try:
-                if not poll.poll(0) or super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                if not waiting.poll(0) or super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     return
             except (BlockingIOError, ConnectionError):
                 return

@@ -13,8 +13,6 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from softnic.socket.connection import NicSocket
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -44,7 +42,7 @@ class TlsMixin(ssl.SSLSocket):
     @classmethod
     def _create(cls, sock: socket.socket, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
         """Creates the wrapper; SSLContext.wrap_socket calls it."""
-        wrapper: Any = super() if isinstance(sock, NicSocket) else ssl.SSLSocket
+        wrapper: Any = super() if getattr(sock, "_open_state", None) is not None else ssl.SSLSocket
         return cast("ssl.SSLSocket", wrapper._create(sock, *args, **kwargs))
 
     def read(self: Any, len: int = 1024, buffer: Any = None) -> Any:

@@ -1,0 +1,60 @@
+"""`softnic exec`: runs a program whose TCP sockets are those of a NIC, without a change of the program."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+
+from softnic import codecs, preload
+from softnic.commands import CommandError, argument
+from softnic.ipc.client import Client
+from softnic.socket.installed import TAGS_VARIABLE, parse_tags
+
+NAME = "exec"
+HELP = "run a program, unchanged, with the sockets of a NIC"
+
+
+def _tag(text: str) -> str:
+    """Return a checked PORT=CODEC. Raises ValueError."""
+    [(port, codec)] = parse_tags([text]).items()
+    return f"{port}={codecs.get(codec)}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "softnic exec [--nic PATH] [--tag PORT=CODEC ...] -- COMMAND ..."
+    parser.epilog = (
+        "IPv4 streams of the program, and of those that it starts, are sockets of the NIC; the rest is the kernel's.\n"
+        "127.0.0.1 and localhost are the node's own, and nodes have names: node0, node1.softnic.\n\n"
+        "examples:\n"
+        "  softnic run -n 2 -- softnic exec -- sh -c 'test $SOFTNIC_RANK = 0 && exec python -m http.server 8000;\n"
+        "      sleep 1; python -c \"import urllib.request as u; print(u.urlopen(\\'http://node0:8000\\').status)\"'\n"
+        "  softnic exec --nic /tmp/node0.sock --tag 5000=bounded:10 -- python train.py"
+    )
+    parser.add_argument("--nic", metavar="PATH", help="control socket of the NIC (the variable SOFTNIC_NIC)")
+    parser.add_argument(
+        "--tag",
+        action="append",
+        default=[],
+        type=argument(_tag),
+        metavar="PORT=CODEC",
+        help="compress connections to this port, and those accepted at it: streams of float32 only; may be repeated",
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program and its arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise CommandError("no command given: softnic exec -- python app.py")
+    nic = args.nic or os.environ.get("SOFTNIC_NIC", "")
+    if not nic:
+        raise CommandError("no NIC: pass --nic PATH, set SOFTNIC_NIC, or use softnic run -n 2 -- softnic exec -- ...")
+    Client(nic).close()  # raises OSError if none answers
+    program = shutil.which(command[0])
+    if program is None:
+        raise CommandError(f"there is no program {command[0]}")
+    environment = preload.environment(os.path.abspath(nic))  # noqa: PTH100  # as the program sees it, links included
+    if args.tag:
+        environment[TAGS_VARIABLE] = ",".join(args.tag)
+    os.execve(program, command, environment)
