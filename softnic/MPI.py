@@ -12,8 +12,9 @@ and starts to connect this rank with the others while the program continues.
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from softnic.comm import constants, type_constants
+from softnic.comm import bsend, constants, type_constants
 from softnic.comm.added_errors import add_class as Add_error_class
 from softnic.comm.added_errors import add_code as Add_error_code
 from softnic.comm.added_errors import add_string as Add_error_string
@@ -22,6 +23,7 @@ from softnic.comm.added_errors import remove_code as Remove_error_code
 from softnic.comm.added_errors import remove_string as Remove_error_string
 from softnic.comm.bootstrap.discovery import discover
 from softnic.comm.bootstrap.launch import NOWHERE, Launch, from_environment
+from softnic.comm.bsend import BUFFER_AUTOMATIC
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import (
     Cartcomm,
@@ -50,14 +52,17 @@ from softnic.comm.error_codes import error_class as Get_error_class
 from softnic.comm.error_codes import error_string as Get_error_string
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
+from softnic.comm.grequest import Grequest
 from softnic.comm.groups import GROUP_EMPTY, GROUP_NULL, Group
 from softnic.comm.handles import constant
 from softnic.comm.info import INFO_ENV, INFO_NULL, Info
-from softnic.comm.p2p import Status
+from softnic.comm.p2p_persistent import Prequest
+from softnic.comm.p2p_probe import MESSAGE_NO_PROC, MESSAGE_NULL, Message
 from softnic.comm.pickling import Pickle, pickle
 from softnic.comm.properties import CommProperties
 from softnic.comm.request import REQUEST_NULL, Request
 from softnic.comm.state import CommunicatorState
+from softnic.comm.status import Status
 from softnic.comm.topologies import balanced as Compute_dims
 from softnic.comm.type_constants import *  # noqa: F403
 
@@ -80,7 +85,8 @@ COMM_SELF = constant(
 __all__ = [
     "COMM_NULL", "COMM_SELF", "COMM_WORLD", "ERRHANDLER_NULL", "ERRORS_ABORT", "ERRORS_ARE_FATAL",
     "ERRORS_RETURN", "GROUP_EMPTY", "GROUP_NULL", "INFO_ENV", "INFO_NULL", "IN_PLACE",
-    "REQUEST_NULL",
+    "REQUEST_NULL", "BUFFER_AUTOMATIC", "MESSAGE_NO_PROC", "MESSAGE_NULL", "Message", "Prequest", "Grequest",
+    "Attach_buffer", "Detach_buffer", "Flush_buffer", "Iflush_buffer",
     "Add_error_class", "Add_error_code", "Add_error_string", "ArgumentError", "Cartcomm", "Comm", "Compute_dims",
     "Distgraphcomm", "Errhandler", "Exception", "Finalize", "Get_error_class", "Get_error_string",
     "Get_hw_resource_info", "Get_library_version", "Get_processor_name", "Get_version", "Graphcomm", "Group", "Info",
@@ -122,3 +128,23 @@ def Is_finalized() -> bool:
 
 
 _finalized: list[bool] = []
+
+
+def Attach_buffer(buf: Any) -> None:
+    """Use the buffer `buf` for the buffered sends of this process; MPI.BUFFER_AUTOMATIC has no limit."""
+    bsend.attach(None, buf)
+
+
+def Detach_buffer() -> Any:
+    """Return the attached buffer, once all messages in it are sent."""
+    return bsend.detach(None)
+
+
+def Flush_buffer() -> None:
+    """Return when all messages in the attached buffer are sent."""
+    bsend.flush(None)
+
+
+def Iflush_buffer() -> Request:
+    """Start Flush_buffer, and return its Request."""
+    return Request(bsend.Flush("Iflush_buffer", None))

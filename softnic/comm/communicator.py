@@ -53,7 +53,7 @@ class Comm(BufferCollectives, Subsets):
         MPI.SUM, PROD, MAX, MIN or AVG; on objects, also a function of two objects.
     root, source, dest
         Ranks. `source` may be MPI.ANY_SOURCE.
-    tag
+    tag, sendtag, recvtag
         Number of a message, which a receive matches; MPI.ANY_TAG matches all.
     status
         Status to fill in, or None.

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import socket
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.bootstrap.presence import Presence
+from softnic.comm.errors import CommError
 from softnic.comm.matching import Matcher
 from softnic.comm.nic_memory import NicMemory
 from softnic.comm.offload_queue import Failure, OffloadQueue, QueueOwner
 from softnic.comm.peer import Mesh
+from softnic.comm.pending import MessageEngine
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import Scratch
 from softnic.comm.transport import Transport
@@ -41,6 +47,16 @@ class CommConnections:
         self.memory: NicMemory | None = None
         self.scratch = Scratch()
         self._default_codec = "raw"
+        self.engine = MessageEngine(self.progress, self.matcher, self._no_call)
+
+    def attend(self, lock: threading.RLock, call: Callable[[str], AbstractContextManager[Any]]) -> None:
+        """Use the lock of the communicator, and the context of its calls."""
+        self.progress.share(lock)
+        self.engine.call = call
+        self.progress.background.own = self.engine
+
+    def _no_call(self, name: str) -> AbstractContextManager[Any]:
+        raise CommError(f"{name}: these connections are no communicator's")
 
     def join(self, owner: QueueOwner) -> None:
         """Hand the NIC its connections. Returns when all ranks have done so. Raises OSError and CommError."""
@@ -83,7 +99,7 @@ class CommConnections:
         """Close all connections."""
         if self.queue is not None:
             self.queue.close(why)
-        self.progress.close()
+        self.progress.close(why.text)
         for connections in self._mesh.values():
             for connection in connections:
                 connection.close()

@@ -13,7 +13,7 @@ import msgspec
 
 from softnic.collectives import framing
 
-VERSION = 4
+VERSION = 5
 """Version of these frames; ranks with different versions refuse each other."""
 CONTROL, PLAIN, TAGGED, ENGINE_CONTROL, DATA = range(5)
 CHANNELS = 5
@@ -49,6 +49,8 @@ class Announce(msgspec.Struct, frozen=True, tag=2, array_like=True):
     codec: str = ""
     data: memoryview | None = None
     """An inline message: all of it."""
+    number: int = 0
+    """Of a synchronous message, whose receiver answers with Taken; 0: it is not synchronous."""
 
     @property
     def compressed(self) -> bool:
@@ -81,7 +83,13 @@ class Credit(msgspec.Struct, frozen=True, tag=6, array_like=True):
     size: int
 
 
-Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit
+class Taken(msgspec.Struct, frozen=True, tag=7, array_like=True):
+    """A receive of the sender has taken the synchronous message of this number."""
+
+    number: int
+
+
+Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit | Taken
 
 _decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 

@@ -55,6 +55,13 @@ class QueueOwner(Protocol):
         """Requests have failed, that of `call` first."""
 
 
+class StatusFields(Protocol):
+    """What a completed request describes itself to."""
+
+    def fill(self, source: int, tag: int, count: int) -> None:
+        """Set the source and tag, -1 for none, and the size in bytes."""
+
+
 class PostedRequest:
     """A request that the NIC works on, or has completed. `finish` puts its result in place."""
 
@@ -96,6 +103,24 @@ class PostedRequest:
         self.failure = failure
         self._finish = None
         self._settle()
+
+    def poll(self) -> bool:
+        """Return whether it is settled."""
+        return self.settled
+
+    def advance(self) -> None:
+        """Read completions."""
+        if self.queue is not None:
+            self.queue.advance()
+
+    def cancel(self) -> None:
+        """Give it up if it is not settled, and with it the communicator."""
+        if self.queue is not None:
+            self.queue.cancel(self)
+
+    def fill(self, status: StatusFields) -> None:
+        """Fill the Status of a call without a message."""
+        status.fill(-1, -1, 0)
 
     def _settle(self) -> None:
         self.settled = True

@@ -1,7 +1,10 @@
 """Moves the control messages of one communicator: every blocking call waits in `Progress.run`.
 
-CONTROL connections are non-blocking, and one thread handles all of them, inside calls only. They are always read; the
-frames on them announce messages, which the NIC sends and receives (zerocopy_channel.py).
+CONTROL connections are non-blocking, and handled inside calls only. They are always read; the frames on them announce
+messages, which the NIC sends and receives (zerocopy_channel.py).
+
+The communicator's lock is held inside calls, but not while `run` waits: several threads may make calls. Of those that
+wait one polls, and notifies the others.
 
 A call ends with a CommError if a connection closes before its rank sent Leave, a socket fails, another rank sends an
 Abort, the work queue fails, or the call's own `done` raises. A rank that is gone may have done its part of the call and
@@ -13,6 +16,7 @@ from __future__ import annotations
 import errno
 import select
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +28,7 @@ from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, Heartbeat
 from softnic.comm.offload_queue import Failure, OffloadQueue
 from softnic.comm.peer import Mesh, Peer
 from softnic.comm.transport import Transport
-from softnic.comm.waiting import Waker
+from softnic.comm.waiting import BackgroundPoll, Waker
 
 GONE_S = 2.0
 """How long a call may go on when a rank is gone: the 5 s of the contract less the time to notice."""
@@ -42,6 +46,9 @@ class FrameListener(Protocol):
     def announced(self, peer: Peer, announce: messages.Announce) -> None:
         """A message is about to arrive from the peer."""
 
+    def taken(self, number: int) -> None:
+        """A receive of the peer has taken a synchronous message."""
+
 
 class Progress:
     """The control connections of rank `rank` to all others, and the loop over them."""
@@ -54,7 +61,16 @@ class Progress:
         """Requests to this rank's NIC."""
         self.heartbeat: Heartbeat | None = None
         """Of this rank's NIC; closed with the connections."""
-        self._poll = select.poll()
+        self.over = ""
+        """Why the connections were closed."""
+        self.wakers: list[Waker] = []
+        self.background = BackgroundPoll()
+        self._changed = threading.Condition()
+        self._polling = False
+        """A thread polls, without the lock."""
+        self._followers = 0
+        """Threads that wait for that one."""
+        self._poll = select.epoll()
         self._by_fd: dict[int, Peer] = {}
         self._waker = Waker()
         self._poll.register(self._waker.fd, select.POLLIN)
@@ -69,29 +85,107 @@ class Progress:
             self._by_fd[peer.control.fileno()] = peer
             self._poll.register(peer.control, peer.events)
 
+    def share(self, lock: threading.RLock) -> None:
+        """Use the lock that all calls of the communicator hold."""
+        self._changed = threading.Condition(lock)
+
+    @property
+    def lock(self) -> threading.Condition:
+        """The communicator's lock."""
+        return self._changed
+
+    @property
+    def fd(self) -> int:
+        """Readable when something is to be done; -1: closed."""
+        return -1 if self._poll.closed else self._poll.fileno()
+
     def run(self, done: Callable[[], bool]) -> None:
         """Make progress until `done()`. Raises CommError, and what `done` raises."""
-        if self.queue is None:
-            self._run(done)
-        else:
-            with self.queue.waking(self._waker):
-                self._run(done)
+        queue = self.queue
+        if queue is not None:
+            queue.wakers.append(self._waker)
+        try:
+            while True:
+                self._advance()
+                if done() and not any([peer.unsent for peer in self.peers.values()]):
+                    return
+                self._check_queue()
+                self._wait()
+        finally:
+            if queue is not None:
+                queue.wakers.remove(self._waker)
+            self.notify()
 
-    def _run(self, done: Callable[[], bool]) -> None:
-        while True:
-            self._waker.clear()
+    def turn(self) -> None:
+        """Make the progress that is possible without waiting. Raises CommError."""
+        self._advance()
+        self._check_queue()
+        self._arm()
+        self._timeout_s()
+        ready = self._poll.poll(0)
+        self._check_heartbeat(bool(ready))
+        if ready:
+            self._process(ready)
             self._advance()
-            if done() and not any([peer.unsent for peer in self.peers.values()]):
-                return
-            if self.queue is not None and self.queue.failure is not None:
-                raise CommError(self.queue.failure.text, rank=self.queue.failure.rank)
-            self._arm()
-            ready = self._poll.poll(self._timeout_s() * 1000 + 1)
-            self._check_heartbeat(bool(ready))
-            for fd, events in ready:
-                peer = self._by_fd.get(fd)
-                if peer is not None:
-                    self._handle(peer, events)
+            self.notify()
+
+    def notify(self) -> None:
+        """Have the other threads that wait look again."""
+        if self._polling:
+            self._waker.wake()
+        if self._followers:
+            self._changed.notify_all()
+        for waker in list(self.wakers):
+            waker.wake()
+
+    def _check_queue(self) -> None:
+        if self.queue is not None and self.queue.failure is not None:
+            raise CommError(self.queue.failure.text, rank=self.queue.failure.rank)
+
+    def _wait(self) -> None:
+        """Wait until something has happened, and handle it."""
+        self._arm()
+        timeout_s = self._timeout_s()
+        if self._polling:
+            self._followers += 1
+            try:
+                self._changed.wait(timeout_s)
+            finally:
+                self._followers -= 1
+            self._check_open()
+            return
+        self._polling = True
+        self._changed.release()
+        try:
+            ready = self._poll_all(timeout_s)
+        finally:
+            self._changed.acquire()
+            self._polling = False
+        self._check_open()
+        self._check_heartbeat(bool(ready))
+        self._process(ready)
+        if self._followers:
+            self._changed.notify_all()
+
+    def _poll_all(self, timeout_s: float) -> list[tuple[int, int]]:
+        """Poll, and make progress on other communicators with messages in progress."""
+        try:
+            if self.background.poll(self._poll, timeout_s):
+                timeout_s = 0
+            return self._poll.poll(timeout_s)
+        except ValueError:  # another thread has closed it
+            return []
+
+    def _check_open(self) -> None:
+        if self.over:
+            raise CommError(self.over)
+
+    def _process(self, ready: list[tuple[int, int]]) -> None:
+        for fd, events in ready:
+            if (peer := self._by_fd.get(fd)) is not None:
+                self._handle(peer, events)
+            elif fd == self._waker.fd:
+                self._waker.clear()
 
     def watch(self, fd: int, events: int) -> None:
         """Have `run` call `done` whenever this file descriptor is ready, too."""
@@ -105,7 +199,11 @@ class Progress:
         if self.queue is None:
             return
         self.queue.advance()
-        if self.queue.failure is None:
+        self.advance_channels()
+
+    def advance_channels(self) -> None:
+        """Post the parts of messages that can be posted now."""
+        if self.queue is not None and self.queue.failure is None:
             for peer in self.peers.values():
                 for channel in peer.channels:
                     channel.advance()
@@ -119,7 +217,8 @@ class Progress:
         if self.queue is not None:
             fd, events = self.queue.poll_events
             if events != self._queue_events and fd >= 0:
-                self._poll.register(fd, events)
+                change = self._poll.modify if self._queue_events else self._poll.register
+                change(fd, events)
                 self._queue_events = events
 
     def _timeout_s(self) -> float:
@@ -257,6 +356,8 @@ class Progress:
                 self.listener.announced(peer, frame)
             case messages.Credit():
                 peer.credit += frame.size
+            case messages.Taken():
+                self.listener.taken(frame.number)
             case messages.Abort():
                 at_fault = frame.rank if frame.rank >= 0 else None
                 raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
@@ -287,8 +388,11 @@ class Progress:
             with suppress(OSError):  # it has ended already
                 peer.control.shutdown(socket.SHUT_WR)
 
-    def close(self) -> None:
-        """Close all connections."""
+    def close(self, why: str = "the communicator is no more: its connections are closed") -> None:
+        """Close all connections. Threads that wait here get an error."""
+        self.over = self.over or why
+        self.notify()
+        self._poll.close()
         if self.heartbeat is not None:
             self.heartbeat.close()
         self._waker.close()

@@ -20,8 +20,8 @@ from softnic.comm import messages
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
-from softnic.comm.errors import CommError
-from softnic.comm.matching import Matcher, Message, PendingRecv
+from softnic.comm.errors import ArgumentError
+from softnic.comm.matching import Arrival, Matcher, PendingRecv
 from softnic.comm.waiting import Waker
 from softnic.comm.zerocopy_channel import SendOp
 
@@ -33,12 +33,12 @@ class Sending:
         self._matcher = matcher
         self._dest = dest
         announce = messages.Announce(tag, array.nbytes, name_of(array.dtype))
-        self._transfer: SendOp | None = matcher.begin_send(dest, announce, raw(array))
+        self._transfer: SendOp = matcher.begin_send(dest, announce, raw(array))
 
     @property
     def is_complete(self) -> bool:
         """Raises CommError if it never will be."""
-        return self._transfer is None or self._matcher.sent(self._dest, self._transfer)
+        return self._matcher.sent(self._dest, self._transfer)
 
 
 class Receiving:
@@ -47,17 +47,17 @@ class Receiving:
     def __init__(self, matcher: Matcher, source: int, tag: int, array: Array) -> None:
         self._matcher = matcher
         self._array = array
-        self._done = False
         self._receive = PendingRecv(source, tag, self._place)
         matcher.begin_receive(self._receive)
 
     @property
     def is_complete(self) -> bool:
         """Raises CommError if it never will be."""
-        if not self._done and self._matcher.arrived(self._receive):
-            self._matcher.end_receive(self._receive)
-            self._done = True
-        return self._done
+        if not self._matcher.arrived(self._receive):
+            return False
+        if self._receive.misfit is not None:
+            raise self._receive.misfit
+        return True
 
     @property
     def source(self) -> int:
@@ -65,12 +65,12 @@ class Receiving:
         assert self._receive.message is not None
         return self._receive.message.source
 
-    def _place(self, message: Message) -> memoryview:
+    def _place(self, message: Arrival) -> memoryview:
         array, announce = self._array, message.announce
         if (announce.size, announce.dtype) != (array.nbytes, name_of(array.dtype)):
             text = f"rank {message.source} sent {announce.size} bytes of {announce.dtype or 'an object'}"
             wanted = f"{array.nbytes} of {name_of(array.dtype)}"
-            raise CommError(f"{text} where {wanted} are expected", rank=message.source)
+            raise ArgumentError(f"{text} where {wanted} are expected", rank=message.source)
         return raw(array)
 
 

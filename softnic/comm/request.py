@@ -1,239 +1,251 @@
 """Request, the result of a nonblocking call: mpi4py's names, and awaitable.
 
-The NIC executes the collective by itself. Its result is in the receive buffer after a wait, or a test that returned
-True; until then the buffers of the call belong to the Request. From then on it equals `MPI.REQUEST_NULL`. If the
-collective failed, each wait and test raises CommError.
+The NIC executes collectives by itself; messages make progress in calls (pending.py). The result is in the receive
+buffer after a wait, or a test that returned True; until then the buffers of the call belong to the Request. From then
+on it equals `MPI.REQUEST_NULL`. If the call failed, the wait or test that completes it raises CommError.
 
 A Request without references is still executed, and its buffers are released after that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import Any, Literal
+import asyncio
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Generator
+from typing import Any, Literal, Self
 
+from softnic.comm.errors import ArgumentError
 from softnic.comm.offload_queue import PostedRequest
-from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, UNDEFINED, Status
 from softnic.comm.public_names import PublicNames
-from softnic.comm.waiting import wait
+from softnic.comm.request_sets import Awaited, RequestSets, wait_for
+from softnic.comm.status import Status, fill_empty
+from softnic.comm.waiting import LoopWaiter, wait
 
 
-class Request(PublicNames):
-    """A collective in progress, or REQUEST_NULL.
+class Request(PublicNames, RequestSets):
+    """A nonblocking call in progress, or REQUEST_NULL.
 
     Methods for several Requests are class methods and take `requests`. A `status` or `statuses`, if given, are filled
-    as mpi4py does for collectives: without source, tag and count.
+    as mpi4py does: for sends and collectives without source, tag and count.
+
+    Parameters
+    ----------
+    request
+        A Request, of which this becomes another name. None: it is a null request.
     """
 
-    def __init__(self, posted: PostedRequest | None = None) -> None:
-        self._posted = posted
+    _shared: SharedRequest
+
+    def __init__(self, request: Request | Awaited | None = None) -> None:
+        if isinstance(request, Request):
+            self._share(request._shared)
+        elif request is None or hasattr(request, "settled"):
+            self._shared = SharedRequest(request)
+        else:
+            raise TypeError(f"a Request is expected, not a {type(request).__name__}")
+
+    def _share(self, shared: SharedRequest) -> None:
+        """Become another name of a Request. Raises TypeError if that is not of this class's kind."""
+        kind = type(self)
+        if kind not in (Request, shared.kind) and shared.exists and not issubclass(kind, shared.kind):
+            raise TypeError(f"this Request is no {kind.__name__}")
+        self._shared = shared
+
+    @property
+    def _posted(self) -> Awaited | None:
+        return self._shared.operation
 
     def Wait(self, status: Status | None = None) -> Literal[True]:
         """Wait for the result and return True. An interrupt (KeyboardInterrupt) leaves the Request as it was."""
-        posted = self._posted
-        if posted is not None and not posted.settled and posted.queue is not None:
-            wait([posted.queue], lambda: posted.settled)
-        self._finish(status)
+        self.wait(status)
         return True
 
     def Test(self, status: Status | None = None) -> bool:
         """Return whether the result is there."""
-        if not self.Get_status():
-            return False
-        self._finish(status)
-        return True
+        return self.test(status)[0]
 
     def Get_status(self, status: Status | None = None) -> bool:
         """Return what Test would return; the Request does not change."""
-        _fill(status)
-        posted = self._posted
-        if posted is not None and not posted.settled and posted.queue is not None:
-            posted.queue.advance()
-        return posted is None or posted.settled
+        operation = self._posted
+        if operation is None:
+            fill_empty(status)
+            return True
+        if not operation.settled:
+            operation.advance()
+        if operation.settled and status is not None:
+            operation.fill(status)
+        if not operation.settled:
+            os.sched_yield()  # the caller may ask at once again, on a core that a NIC needs
+        return operation.settled
 
-    def wait(self, status: Status | None = None) -> None:
-        """Wait for the result. There is no object to return."""
-        self.Wait(status)
+    def wait(self, status: Status | None = None) -> Any:
+        """Wait for the result. Return the object received, None if there is none to return."""
+        operation = self._posted
+        if operation is not None and not operation.settled:
+            wait_for([operation], all)
+        return self._finish(status)
 
-    def test(self, status: Status | None = None) -> tuple[bool, None]:
-        """Return the result of Test, and None for the object."""
-        return self.Test(status), None
+    def test(self, status: Status | None = None) -> tuple[bool, Any]:
+        """Return the result of Test, and the object received."""
+        if not self.Get_status():
+            return False, None
+        return True, self._finish(status)
+
+    def get_status(self, status: Status | None = None) -> bool:
+        """Return the result of Get_status."""
+        return self.Get_status(status)
 
     def Cancel(self) -> None:
-        """Give up the collective.
+        """Give up the call.
 
-        The other ranks cannot complete it: if it is not complete, the communicator ends, and every rank gets an error
-        with the rank and the call, this one when it waits. A complete Request is not changed.
+        A receive that no message has been found for is complete then, and its Status is cancelled; a send is not
+        affected. A collective cannot be completed by the other ranks: if it is not complete, the communicator ends, and
+        every rank gets an error with the rank and the call, this one when it waits. A complete Request is not changed.
         """
-        if self._posted is not None and self._posted.queue is not None:
-            self._posted.queue.cancel(self._posted)
+        if self._posted is not None:
+            self._posted.cancel()
 
     def Free(self) -> None:
         """Release the Request, which is still executed: its buffers must not be used before its end."""
-        self._posted = None
+        self._shared.operation = self._shared.restart = None
 
-    cancel = Cancel
-    free = Free
+    def cancel(self) -> None:
+        """Give up the call, as Cancel does."""
+        self.Cancel()
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def free(self) -> None:
+        """Release the Request, as Free does, if it is not null."""
+        if self:
+            self.Free()
+
+    def __await__(self) -> Generator[Any, None, Any]:
         """Wait in asyncio. Cancellation and timeouts there do not affect the Request itself."""
-        posted = self._posted
-        if posted is not None and not posted.settled and posted.queue is not None:
-            yield from posted.queue.wait_async(posted).__await__()
-        self._finish(None)
+        operation = self._posted
+        if operation is not None and not operation.settled:
+            if isinstance(operation, PostedRequest):
+                assert operation.queue is not None
+                yield from operation.queue.wait_async(operation).__await__()
+            else:
+                yield from _settle_async(operation).__await__()
+        return self._finish(None)
 
-    # -- several -----------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def Waitall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> Literal[True]:
-        """Wait until all are complete, and return True."""
-        for request in requests:
-            request.Wait()
-        _fill(*(statuses or ()))
-        return True
-
-    @classmethod
-    def Testall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> bool:
-        """Return whether all are complete; if not, none is changed."""
-        requests = list(requests)
-        if not all([request.Get_status() for request in requests]):
-            return False
-        return cls.Waitall(requests, statuses)
-
-    @classmethod
-    def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
-        """Wait for one; return its index, UNDEFINED if all were complete before."""
-        active = _active(requests)
-        _wait_for_any(active)
-        return cls._first(active, requests, status)
-
-    @classmethod
-    def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """Return the index of a complete one, and True; otherwise UNDEFINED, and whether all were complete before."""
-        active = _active(requests)
-        if active and not any([request.Get_status() for request in active]):
-            return UNDEFINED, False
-        return cls._first(active, requests, status), True
-
-    @classmethod
-    def Waitsome(cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None) -> list[int] | None:
-        """Wait for at least one; return the indices of all complete ones, None if all were complete before."""
-        _wait_for_any(_active(requests))
-        return cls.Testsome(requests, statuses)
-
-    @classmethod
-    def Testsome(cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None) -> list[int] | None:
-        """Return the indices of all complete ones, None if all were complete before."""
-        if not _active(requests):
+    def _finish(self, status: Status | None) -> Any:
+        operation = self._posted
+        if operation is None:
+            fill_empty(status)
             return None
-        found = [index for index, request in enumerate(requests) if request and request.Get_status()]
-        for index in found:
-            requests[index].Wait()
-        _fill(*(statuses or ()))
-        return found
+        if status is not None:
+            operation.fill(status)
+        try:
+            value = operation.result()
+        except ArgumentError:
+            self._shared.operation = None
+            raise
+        self._shared.operation = None
+        return value
+
+    # Handles
+
+    @property
+    def handle(self) -> int:
+        """A number for this Request, 0 for a null one."""
+        return self._shared.handle if self else 0
 
     @classmethod
-    def waitall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> list[None]:
-        """Wait until all are complete; return None for each object."""
-        requests = list(requests)
-        cls.Waitall(requests, statuses)
-        return [None] * len(requests)
+    def fromhandle(cls, handle: int) -> Self:
+        """Return another name for the Request of this number."""
+        made = cls()
+        if handle:
+            made._share(_by_handle[handle])
+        return made
 
-    @classmethod
-    def testall(
-        cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None
-    ) -> tuple[bool, list[None] | None]:
-        """Return the result of Testall, and None for each object if all are complete."""
-        requests = list(requests)
-        done = cls.Testall(requests, statuses)
-        return done, [None] * len(requests) if done else None
+    def toint(self) -> int:
+        """Return the number of this Request."""
+        return self.handle
 
-    @classmethod
-    def waitany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, None]:
-        """Return the result of Waitany, and None for the object."""
-        return cls.Waitany(requests, status), None
+    def py2f(self) -> int:
+        """Return the number of this Request."""
+        return self.handle
 
-    @classmethod
-    def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, None]:
-        """Return the result of Testany, and None for the object."""
-        return *cls.Testany(requests, status), None
-
-    @classmethod
-    def waitsome(
-        cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
-    ) -> tuple[list[int] | None, list[None] | None]:
-        """Return the result of Waitsome, and None for each object."""
-        found = cls.Waitsome(requests, statuses)
-        return found, None if found is None else [None] * len(found)
-
-    @classmethod
-    def testsome(
-        cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
-    ) -> tuple[list[int] | None, list[None] | None]:
-        """Return the result of Testsome, and None for each object."""
-        found = cls.Testsome(requests, statuses)
-        return found, None if found is None else [None] * len(found)
-
-    # ----------------------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _first(active: list[Request], requests: Sequence[Request], status: Status | None) -> int:
-        if not active:
-            _fill(status)
-            return UNDEFINED
-        found = next(request for request in active if request.Get_status())
-        index = next(index for index, request in enumerate(requests) if request is found)
-        found.Wait(status)
-        return index
-
-    def _finish(self, status: Status | None) -> None:
-        _fill(status)
-        if self._posted is not None:
-            self._posted.result()
-            self._posted = None
+    fromint = f2py = fromhandle
 
     def __bool__(self) -> bool:
         """Whether it is not REQUEST_NULL."""
-        return self._posted is not None
+        return self._shared.exists
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
-        return self._posted is other._posted
+        return self._shared is other._shared or not (self or other)
 
     __hash__ = object.__hash__
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        if self is REQUEST_NULL:
+            return "REQUEST_NULL"
+        if self:
+            raise ValueError("a Request in progress cannot be pickled")
+        return type(self), ()
+
     def __repr__(self) -> str:
-        if self._posted is None:
-            return "MPI.REQUEST_NULL"
-        return f"<Request: {self._posted.call}, {'complete' if self._posted.settled else 'in progress'}>"
+        operation = self._posted
+        if operation is None:
+            return f"<{type(self).__name__}: inactive>" if self else "MPI.REQUEST_NULL"
+        return f"<Request: {operation.call}, {'complete' if operation.settled else 'in progress'}>"
 
 
+class SharedRequest:
+    """What all names of a Request share."""
+
+    def __init__(self, operation: Awaited | None) -> None:
+        self.operation = operation
+        """What a wait waits for; None: nothing."""
+        self.restart: Callable[[], Awaited] | None = None
+        """Starts a persistent Request again."""
+        self.kind: type[Request] = Request
+        self._handle = 0
+
+    @property
+    def exists(self) -> bool:
+        """Whether it is not a null request."""
+        return self.operation is not None or self.restart is not None
+
+    @property
+    def handle(self) -> int:
+        """A number, the same for all names."""
+        if not self._handle:
+            self._handle = next(_handles)
+            _by_handle[self._handle] = self
+        return self._handle
+
+
+_handles = itertools.count(1)
+_by_handle: weakref.WeakValueDictionary[int, SharedRequest] = weakref.WeakValueDictionary()
 REQUEST_NULL = Request()
 """Equal to every Request that was waited for."""
 
 
+async def _settle_async(operation: Awaited) -> None:
+    """Return when an operation is settled; the event loop runs until then."""
+    assert operation.queue is not None
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    waiter = LoopWaiter(operation.queue, loop, changed.set)
+    try:
+        operation.advance()
+        while not operation.poll():
+            changed.clear()
+            waiter.rearm()
+            await changed.wait()
+    finally:
+        waiter.close()
+
+
 def wait_within(request: Request, limit_s: float) -> bool:
     """Wait for the result, for `limit_s` at most. Return whether the request is settled; it does not change."""
-    posted = request._posted
-    if posted is not None and not posted.settled and posted.queue is not None:
-        wait([posted.queue], lambda: posted.settled, limit_s)
-    return posted is None or posted.settled
-
-
-def _active(requests: Iterable[Request]) -> list[Request]:
-    return [request for request in requests if request]
-
-
-def _wait_for_any(active: list[Request]) -> None:
-    waited = [request._posted for request in active if request._posted is not None]
-    queues = {posted.queue for posted in waited if posted.queue is not None}
-    if waited and not any(posted.settled for posted in waited):
-        wait(queues, lambda: any(posted.settled for posted in waited))
-
-
-def _fill(*statuses: Status | None) -> None:
-    """A collective has no source, tag or count."""
-    for status in statuses:
-        if status is not None:
-            status.fill(ANY_SOURCE, ANY_TAG, 0)
+    operation = request._posted
+    if operation is not None and not operation.settled and operation.queue is not None:
+        wait([operation.queue], lambda: operation.settled, limit_s)
+    return operation is None or operation.settled

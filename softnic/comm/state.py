@@ -164,6 +164,7 @@ class CommunicatorState:
         if self._connections is None:
             self._begin()
             self._connections = self._connect()
+            self._connections.attend(self._lock, self.call)
             self._joined = True
             self._connections.join(self)
         return self._connections

@@ -73,14 +73,50 @@ class Waitable(Protocol):
         """Woken whenever something has happened here."""
 
 
+background: list[Waitable] = []
+"""Communicators with messages in progress, to which every thread attends that waits for anything."""
+os.register_at_fork(after_in_child=background.clear)
+
+
+class BackgroundPoll:
+    """Polls for one communicator, and makes progress on all others that have messages in progress."""
+
+    def __init__(self) -> None:
+        self.own: Waitable | None = None
+        """The communicator that polls."""
+
+    def poll(self, poll: select.epoll, timeout_s: float) -> bool:
+        """Wait until `poll` or another communicator is ready. Return False, at once, if there is no other one.
+
+        The caller holds no lock of a communicator.
+        """
+        if not background or (len(background) == 1 and background[0] is self.own):
+            return False
+        others = [each for each in background if each is not self.own]
+        both = select.poll()
+        both.register(poll.fileno(), select.POLLIN)
+        for other in others:
+            if (events := other.poll_events)[0] >= 0:
+                both.register(*events)
+        ready = {fd for fd, _ in both.poll(math.ceil(timeout_s * 1000))}
+        for other in others:
+            if other.poll_events[0] in ready:
+                other.advance()
+        return True
+
+
 class LoopWaiter:
     """Handles the completions of a queue in an event loop, over a duplicate of its file descriptor."""
 
-    def __init__(self, queue: Waitable, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, queue: Waitable, loop: asyncio.AbstractEventLoop, notify: Callable[[], None] = lambda: None
+    ) -> None:
         self.users = 0
         """Coroutines that wait."""
         self._queue = queue
         self._loop = loop
+        self._notify = notify
+        """Called after each look at the queue."""
         self._fd = os.dup(queue.poll_events[0])
         self._writing = False
         loop.add_reader(self._fd, self._advance)
@@ -105,6 +141,7 @@ class LoopWaiter:
     def _advance(self) -> None:
         self._queue.advance()
         self.rearm()
+        self._notify()
         if self._queue.failure is not None:  # unread messages would keep it readable
             self._loop.remove_reader(self._fd)
 
@@ -130,6 +167,9 @@ def wait(queues: Iterable[Waitable], done: Callable[[], bool], limit_s: float = 
             for fd, events in [queue.poll_events for queue in queues]:
                 if fd >= 0:
                     poll.register(fd, events)
+            for each in list(background):
+                if (each_events := each.poll_events)[0] >= 0:
+                    poll.register(*each_events)
             waker.attended_by = 0
             ready = poll.poll(math.ceil(min(left_s, HEARTBEAT_INTERVAL_S) * 1000))
             waker.attended_by = threading.get_ident()
@@ -137,6 +177,9 @@ def wait(queues: Iterable[Waitable], done: Callable[[], bool], limit_s: float = 
                 waker.clear()
             for queue in queues:
                 queue.advance()
+            for each in list(background):
+                if each not in queues:
+                    each.advance()
     finally:
         waker.attended_by = 0
         for queue in queues:

@@ -45,10 +45,12 @@ class MessageTransfer:
 class SendOp(MessageTransfer):
     """A message being sent. Its memory must not change until it is complete."""
 
-    __slots__ = ()
+    __slots__ = ("taken",)
 
     def __init__(self, data: memoryview, codec: str = "") -> None:
         super().__init__(data, data.nbytes, codec)
+        self.taken = True
+        """A receive has taken it, or it is not synchronous."""
 
 
 class RecvOp(MessageTransfer):

@@ -13,6 +13,8 @@ FRAMES: list[messages.Frame] = [
     messages.Waiting(1, "Allreduce"),
     messages.Announce(7, 400, "float32", "bounded:10"),
     messages.Announce(7, 4, "uint8", "", memoryview(b"data")),
+    messages.Announce(7, 400, "float32", number=5),
+    messages.Taken(5),
     messages.Credit(4),
     messages.Abort(-1, "why"),
     messages.Leave(3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from softnic import MPI, codecs
 from tests.comm.ranks import Ranks, failures, gradient, run
 from tests.facades.comm import (
     CREDIT_BYTES,
+    ArgumentError,
     CommError,
     Communicator,
     held_bytes,
@@ -215,33 +217,41 @@ def test_objects(thing: Any) -> None:
 MISFITS: dict[str, tuple[Any, Any, str]] = {
     "too long": (
         lambda c: c.Send(np.zeros(10), 1),
-        lambda c: c.Recv(np.zeros(9), 0),
+        lambda c, n: c.Irecv(np.zeros(9), 0).Wait() if n else c.Recv(np.zeros(9), 0),
         "rank 0 sent 10 x float64, tag 0: the receive buffer takes 9 x float64",
     ),
     "another type": (
         lambda c: c.Send(np.zeros(10), 1, 5),
-        lambda c: c.Recv(np.zeros(10, int), 0),
+        lambda c, n: c.Irecv(np.zeros(10, int), 0).Wait() if n else c.Recv(np.zeros(10, int), 0),
         "rank 0 sent 10 x float64, tag 5: the receive buffer takes 10 x int64",
     ),
-    "an object": (lambda c: c.send([], 1), lambda c: c.Recv(np.zeros(9), 0), "rank 0 sent an object, tag 0"),
+    "an object": (
+        lambda c: c.send([1] * 99, 1),
+        lambda c, n: c.Irecv(np.zeros(9), 0).Wait() if n else c.Recv(np.zeros(9), 0),
+        "rank 0 sent an object, tag 0",
+    ),
     "no object": (
-        lambda c: c.Send(b"abc", 1),
-        lambda c: c.recv(source=0),
-        "rank 0 sent 3 x uint8, tag 0: recv takes objects",
+        lambda c: c.Send(np.zeros(3), 1),
+        lambda c, n: c.irecv(source=0).wait() if n else c.recv(source=0),
+        "rank 0 sent 3 x float64, tag 0: recv takes objects",
     ),
     "compressed": (
         lambda c: c.Send_comp(gradient(0, 5), 1, codec="bounded:10"),
-        lambda c: c.Recv(np.zeros(5, np.float32), 0),
+        lambda c, n: c.Irecv(np.zeros(5, np.float32), 0).Wait() if n else c.Recv(np.zeros(5, np.float32), 0),
         "with bounded:10, tag 0: Recv receives what Send sent",
     ),
     "not compressed": (
         lambda c: c.Send(gradient(0, 5), 1),
-        lambda c: c.Recv_comp(np.zeros(5, np.float32), 0),
+        lambda c, n: c.Irecv_comp(np.zeros(5, np.float32), 0).Wait() if n else c.Recv_comp(np.zeros(5, np.float32), 0),
         "Recv_comp what Send_comp sent",
     ),
     "another codec": (
         lambda c: c.Send_comp(gradient(0, 5), 1, codec="bounded:10"),
-        lambda c: c.Recv_comp(np.zeros(5, np.float32), 0, codec="bounded:9"),
+        lambda c, n: (
+            c.Irecv_comp(np.zeros(5, np.float32), 0, codec="bounded:9").Wait()
+            if n
+            else c.Recv_comp(np.zeros(5, np.float32), 0, codec="bounded:9")
+        ),
         "with bounded:10, tag 0: Recv_comp names bounded:9",
     ),
 }
@@ -249,8 +259,9 @@ MISFITS: dict[str, tuple[Any, Any, str]] = {
 
 @pytest.mark.parametrize("what", MISFITS)
 @pytest.mark.parametrize("early", [True, False])
-def test_a_message_that_does_not_fit_is_an_error_for_all(what: str, early: bool) -> None:
-    """Whether it was there before the receive or came later."""
+@pytest.mark.parametrize("nonblocking", [True, False])
+def test_a_message_that_does_not_fit_is_an_error_of_its_receive(what: str, early: bool, nonblocking: bool) -> None:
+    """Whether it was there before the receive or came later. It is dropped, and the communicator remains usable."""
     send, receive, says = MISFITS[what]
 
     def program(comm: Communicator) -> None:
@@ -259,33 +270,42 @@ def test_a_message_that_does_not_fit_is_an_error_for_all(what: str, early: bool)
         if early:
             comm.Barrier()
         if comm.rank == 1:
-            receive(comm)
+            with pytest.raises(ArgumentError, match=re.escape(says)):
+                receive(comm, nonblocking)
         comm.Barrier()
+        assert comm.sendrecv(comm.rank, (comm.rank + 1) % 3, source=(comm.rank - 1) % 3) == (comm.rank - 1) % 3
 
-    for error in failures(3, program):
-        assert isinstance(error, CommError)
-        assert says in str(error)
+    run(3, program)
 
 
+@pytest.fixture
+def single_threaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks are threads here; in processes of their own they have no others."""
+    monkeypatch.setattr(matching, "other_threads", lambda: False)
+
+
+@pytest.mark.usefixtures("single_threaded")
 def test_receiving_from_who_waits_in_a_collective_is_an_error() -> None:
     errors = failures(3, lambda comm: comm.Recv(np.zeros(1), source=1) if comm.rank == 0 else comm.Barrier())
     for error in errors:
         assert "rank 1 sends nothing before this rank joins its Barrier" in str(error)
 
 
+@pytest.mark.usefixtures("single_threaded")
 def test_receiving_from_anybody_when_all_wait_in_a_collective_is_an_error() -> None:
     errors = failures(3, lambda comm: comm.recv() if comm.rank == 0 else comm.Barrier())
     assert "rank 1 sends nothing" in str(errors[0])
     assert "rank 2 sends nothing" in str(errors[0])
 
 
+@pytest.mark.usefixtures("single_threaded")
 def test_receiving_what_was_never_sent_to_oneself_is_an_error() -> None:
     (error,) = failures(1, lambda comm: comm.recv(source=0))
     assert "this rank has sent itself no such message" in str(error)
 
 
-def test_what_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond it, waiting for something behind the kept messages is an error rather than memory without end."""
+def test_what_is_kept_for_later_grows_for_a_receive_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit keeps senders from filling the memory of a rank that waits for others, not from arriving at all."""
     monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
 
     def program(comm: Communicator) -> None:
@@ -295,12 +315,14 @@ def test_what_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
             comm.Send(np.zeros(1), 1, tag=2)
         else:
             comm.Recv(np.zeros(1), 0, tag=2)
+            for _ in range(100):
+                comm.Recv(np.empty(1 << 20, np.uint8), 0, tag=1)
+            assert held_bytes(comm) == 0
 
-    for error in failures(2, program):
-        assert "rank 0 has sent more than 1 MiB that nobody receives" in str(error)
+    run(2, program)
 
 
-def test_a_collective_behind_messages_beyond_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collective_is_made_behind_messages_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The call of the sender lies behind messages that cannot come in while the receiver waits in that call."""
     monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
 
@@ -310,8 +332,7 @@ def test_a_collective_behind_messages_beyond_the_limit_is_an_error(monkeypatch: 
                 comm.Send(np.zeros(1 << 20, np.uint8), 1, tag=1)
         comm.Barrier()
 
-    for error in failures(2, program):
-        assert "rank 0 has sent more than 1 MiB that nobody receives" in str(error)
+    run(2, program)
 
 
 def test_a_flood_from_one_rank_stays_there_while_another_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,126 @@
+"""What all calls with one message share: the checks of their arguments, and how messages begin."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from softnic.collectives.elements import name_of
+from softnic.comm import bsend, buffers, messages
+from softnic.comm.base import Base
+from softnic.comm.buffers import Array
+from softnic.comm.connections import CommConnections
+from softnic.comm.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from softnic.comm.matching import Arrival, PendingRecv
+from softnic.comm.message_target import MessageTarget, outgoing
+from softnic.comm.pending import Operation, RecvOperation, SendOperation, fill_received
+from softnic.comm.pickling import pickle
+from softnic.comm.status import Status
+
+
+class SendMode(Enum):
+    """When a send is complete. A ready send is a standard one."""
+
+    STANDARD = "when the buffer may be used again"
+    SYNCHRONOUS = "when a receive has taken the message"
+    BUFFERED = "at once: the message is copied to the attached buffer"
+
+
+class PreparedMessage:
+    """A message to send: `data`, announced as elements of `dtype` and compressed by `codec`."""
+
+    __slots__ = ("codec", "data", "dtype")
+
+    def __init__(self, data: memoryview, dtype: str, codec: str = "") -> None:
+        self.data = data
+        self.dtype = dtype
+        self.codec = codec
+
+
+class MessageCalls(Base):
+    """The ways in which messages begin."""
+
+    def _array(self, buf: Any) -> PreparedMessage:
+        array = buffers.flat(buf, what="the send buffer")
+        return PreparedMessage(buffers.raw(array), name_of(array.dtype))
+
+    def _compressed(self, connections: CommConnections, buf: Any, codec: Any) -> PreparedMessage:
+        given: Array = buffers.flat(buf, what="the send buffer")
+        array, carrier = outgoing(given, self._options(connections, codec).codec)
+        return PreparedMessage(buffers.raw(array), name_of(given.dtype), carrier)
+
+    def _object(self, obj: Any) -> PreparedMessage:
+        """Return the pickled object; nothing of None, as in mpi4py."""
+        data = b"" if obj is None else pickle.dumps(obj)
+        return PreparedMessage(memoryview(data), "")
+
+    def _send(self, connections: CommConnections, dest: int, tag: int, message: PreparedMessage) -> None:
+        """Send a message by the standard mode."""
+        tag = buffers.tag_of(tag)
+        dest = buffers.rank_in(dest, len(connections.progress.peers) + 1, "dest")
+        connections.matcher.send(dest, _announce(tag, message), message.data)
+
+    def _begin_send(
+        self,
+        connections: CommConnections,
+        call: str,
+        place: tuple[int, int],
+        message: PreparedMessage,
+        mode: SendMode = SendMode.STANDARD,
+    ) -> Operation:
+        """Start to send a message to the rank and with the tag of `place`."""
+        dest = buffers.rank_in(place[0], len(connections.progress.peers) + 1, "dest")
+        announce, data = _announce(buffers.tag_of(place[1]), message), message.data
+        if mode is SendMode.BUFFERED:
+            data = bsend.reserve(self._state, data)
+        transfer = connections.matcher.begin_send(dest, announce, data, synchronous=mode is SendMode.SYNCHRONOUS)
+        operation = SendOperation(connections.engine, call, dest, transfer)
+        if mode is SendMode.BUFFERED:
+            bsend.keep(self._state, operation, data.nbytes)
+            return Operation(call)
+        return operation
+
+    def _receive(
+        self, connections: CommConnections, source: int, tag: int, target: MessageTarget, status: Status | None
+    ) -> Any:
+        """Receive a message; return the object, if it is one."""
+        place = self._matched_by(connections, source, tag)
+        message = connections.matcher.receive(PendingRecv(*place, target.place))
+        target.finish()
+        if status is not None:
+            fill_received(status, message, target)
+        return target.value()
+
+    def _begin_receive(
+        self,
+        connections: CommConnections,
+        call: str,
+        place: tuple[int, int],
+        target: MessageTarget,
+        message: Arrival | None = None,
+    ) -> RecvOperation:
+        """Start to receive a message of the source and with the tag of `place`."""
+        return RecvOperation(connections.engine, call, self._matched_by(connections, *place), target, message)
+
+    def _matched_by(self, connections: CommConnections, source: int, tag: int) -> tuple[int, int]:
+        """Return the source and tag of a receive, checked."""
+        if source != ANY_SOURCE:
+            source = buffers.rank_in(source, len(connections.progress.peers) + 1, "source")
+        return source, tag if tag == ANY_TAG else buffers.tag_of(tag)
+
+
+def is_null(rank: Any) -> bool:
+    """Return whether there is no rank to talk to, and no argument but this one matters."""
+    return isinstance(rank, (int, np.integer)) and int(rank) == PROC_NULL
+
+
+def received_nothing(status: Status | None) -> None:
+    """Fill the Status of a receive from PROC_NULL."""
+    if status is not None:
+        status.fill(PROC_NULL, ANY_TAG, 0)
+
+
+def _announce(tag: int, message: PreparedMessage) -> messages.Announce:
+    return messages.Announce(tag, message.data.nbytes, message.dtype, message.codec)
