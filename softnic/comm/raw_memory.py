@@ -7,10 +7,8 @@ memory that the processor can access as well.
 from __future__ import annotations
 
 import ctypes
-import re
+import os
 import sys
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ import numpy.typing as npt
 from softnic.collectives.elements import BFLOAT16
 
 Array = npt.NDArray[Any]
+_libc = ctypes.CDLL(None)
 _HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers of memory that the processor can access: its own, pinned and managed memory."""
 
@@ -36,7 +35,7 @@ def array_of(data: Any, what: str) -> Array:
     if isinstance(data, np.ndarray):
         return data
     if data is None:
-        raise ValueError(f"{what} is missing")
+        raise TypeError(f"{what} is missing")
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError):
@@ -156,11 +155,15 @@ def _strided(
 
 
 def _check_host(address: int, what: str) -> None:
-    """Raise BufferError unless the processor may access this address: memory of a GPU is not mapped for it."""
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text().splitlines():
-            found = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
-            if found is not None and int(found[1], 16) <= address < int(found[2], 16):
-                return
-    if address:
+    """Raise BufferError unless the processor may access this address: memory of a GPU is not mapped for it.
+
+    The kernel is asked to read a byte of it, which it refuses without harm.
+    """
+    reader, writer = os.pipe()
+    try:
+        readable = not address or _libc.write(writer, ctypes.c_void_p(address), ctypes.c_size_t(1)) == 1
+    finally:
+        os.close(reader)
+        os.close(writer)
+    if not readable:
         raise BufferError(f"{what} is in the memory of a GPU: copy it to the host first, as numpy array or CPU tensor")

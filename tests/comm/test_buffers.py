@@ -154,6 +154,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 
 ERRORS: dict[str, type[Exception]] = {
+    "nothing": TypeError,
     "number": TypeError,
     "text": TypeError,
     "other byte order": BufferError,
