@@ -7,11 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from softnic.comm.constants import DISTRIBUTE_BLOCK, DISTRIBUTE_DFLT_DARG, DISTRIBUTE_NONE, ORDER_FORTRAN
 from softnic.comm.datatype_layout import Integers, TypeMap
-
-ORDER_C, ORDER_FORTRAN = 0, 1
-DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_NONE = range(3)
-DISTRIBUTE_DFLT_DARG = -1
 
 
 class Subarray(NamedTuple):

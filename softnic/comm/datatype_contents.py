@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from softnic.comm.datatype_definition import COMBINERS, DatatypeHandle, TypeDefinition
+from softnic.comm import constants
+from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatype_layout import TypeMap
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError
 
 Envelope = tuple[int, int, int, int, int]
 """Numbers of integers, addresses, large counts and datatypes, and the combiner."""
@@ -19,9 +20,8 @@ class DatatypeContents(DatatypeHandle):
 
     @property
     def _definition(self) -> TypeDefinition:
-        if self._thing is None:
-            raise CommError("MPI.DATATYPE_NULL has no size and no elements")
-        return self._thing
+        definition: TypeDefinition = self._live()
+        return definition
 
     @property
     def _layout(self) -> TypeMap:
@@ -81,7 +81,7 @@ class DatatypeContents(DatatypeHandle):
 
     def Get_name(self) -> str:
         """Return the name, as in MPI_INT; derived types have none until Set_name."""
-        return "MPI_DATATYPE_NULL" if self._thing is None else self._thing.name
+        return "MPI_DATATYPE_NULL" if self._target is None else self._target.name
 
     def Set_name(self, name: str) -> None:
         """Set the name.
@@ -105,14 +105,14 @@ class DatatypeContents(DatatypeHandle):
     def Get_envelope(self) -> Envelope:
         """Return the numbers of integers, addresses, large counts and datatypes of Get_contents, and the combiner."""
         made = self._definition
-        return len(made.integers), len(made.addresses), 0, len(made.types), COMBINERS.index(made.combiner)
+        return len(made.integers), len(made.addresses), 0, len(made.types), self.combiner
 
     def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Any]]:
         """Return the arguments with which a derived type was made: integers, addresses, large counts, datatypes."""
         made = self._definition
         if made.is_named:
-            raise CommError(f"{self!r} is predefined: it was made of nothing")
-        return [*made.integers], [*made.addresses], [], [type(self)._made(each) for each in made.types]
+            raise ArgumentError(f"{self!r} is predefined: it was made of nothing", code=constants.ERR_TYPE)
+        return [*made.integers], [*made.addresses], [], [type(self)._named(each) for each in made.types]
 
     @property
     def envelope(self) -> Envelope:
@@ -127,7 +127,7 @@ class DatatypeContents(DatatypeHandle):
     @property
     def combiner(self) -> int:
         """How it was made: a COMBINER_ constant."""
-        return COMBINERS.index(self._definition.combiner)
+        return int(getattr(constants, f"COMBINER_{self._definition.combiner}"))
 
     @property
     def is_named(self) -> bool:
@@ -137,7 +137,7 @@ class DatatypeContents(DatatypeHandle):
     @property
     def is_predefined(self) -> bool:
         """Whether it exists without being made."""
-        return self._thing is None or self._thing.is_predefined
+        return self._target is None or self._target.is_predefined
 
     def decode(self) -> tuple[Any, str, dict[str, Any]]:
         """Return the type that it was made of, the name of its constructor, and the arguments."""
@@ -145,14 +145,14 @@ class DatatypeContents(DatatypeHandle):
         if made.is_named:
             return self, made.combiner, {}
         params = {name: [*value] if isinstance(value, list) else value for name, value in made.params.items()}
-        types = [type(self)._made(each) for each in made.types]
+        types = [type(self)._named(each) for each in made.types]
         if made.combiner == "STRUCT":
             params["datatypes"] = types
-        return types[0] if len(types) == 1 else type(self)._made(None), made.combiner, params
+        return types[0] if len(types) == 1 else type(self)._named(None), made.combiner, params
 
     def tocode(self) -> str:
         """Return numpy's letter or type string of a basic type."""
-        code = "" if self._thing is None else self._thing.code
+        code = "" if self._target is None else self._target.code
         if not code:
             raise ValueError(f"{self!r} has no letter and no type string")
         return code
@@ -160,21 +160,21 @@ class DatatypeContents(DatatypeHandle):
     @property
     def typechar(self) -> str:
         """numpy's letter, V for types that are none of numpy's."""
-        return "" if self._thing is None else self._thing.char or "V"
+        return "" if self._target is None else self._target.char or "V"
 
     @property
     def typestr(self) -> str:
         """numpy's type string, as in i4; V and the extent for types that are none of numpy's."""
-        if self._thing is None:
+        if self._target is None:
             return ""
-        char = self._thing.char
+        char = self._target.char
         if not char:
-            return f"V{self._thing.layout.extent}"
+            return f"V{self._target.layout.extent}"
         if char in "cU":
             return "S1" if char == "c" else "U1"
-        return self._thing.dtype.str[1:]
+        return self._target.dtype.str[1:]
 
     def __repr__(self) -> str:
-        if self._constant or self._thing is None:
-            return f"MPI.{self._constant or 'DATATYPE_NULL'}"
-        return f"<MPI.Datatype: {self._thing.name or self._thing.combiner}>"
+        if self._is_the_constant() or self._target is None:
+            return f"MPI.{self._constant_name()}"
+        return f"<MPI.Datatype: {self._target.name or self._target.combiner}>"

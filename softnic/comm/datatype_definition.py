@@ -9,24 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from softnic.comm.constants import ERR_TYPE
 from softnic.comm.datatype_layout import TypeMap
-from softnic.comm.type_handles import Numbered, TypeHandle
+from softnic.comm.handles import Handle
 
-COMBINERS = (
-    "NAMED", "DUP", "CONTIGUOUS", "VECTOR", "HVECTOR", "INDEXED", "HINDEXED", "INDEXED_BLOCK", "STRUCT", "SUBARRAY",
-    "DARRAY", "F90_REAL", "F90_COMPLEX", "F90_INTEGER", "RESIZED", "HINDEXED_BLOCK", "VALUE_INDEX",
-)  # fmt: skip
-"""The ways to make a datatype. Their indices are MPI's COMBINER_ constants."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class TypeDefinition(Numbered):
+class TypeDefinition:
     """A datatype.
 
     Parameters
     ----------
     combiner
-        How it was made, one of COMBINERS.
+        How it was made, as in VECTOR.
     make
         Returns its layout.
     integers, addresses, types
@@ -53,7 +49,6 @@ class TypeDefinition(Numbered):
         code: str = "",
         char: str = "",
     ) -> None:
-        super().__init__()
         self.combiner = combiner
         self._make = make
         self.integers = list(integers)
@@ -84,8 +79,8 @@ class TypeDefinition(Numbered):
         return self.is_named or self.combiner.startswith("F90")
 
 
-class DatatypeHandle(TypeHandle):
+class DatatypeHandle(Handle):
     """A handle of a TypeDefinition: the base of Datatype, which message specifications know."""
 
-    _kind = "Datatype"
-    _thing: TypeDefinition | None
+    null_code = ERR_TYPE
+    _target: TypeDefinition | None

@@ -11,7 +11,7 @@ import numpy as np
 
 from softnic.comm.datatype_contents import DatatypeContents
 from softnic.comm.datatype_layout import Bytes, TypeMap
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError
 from softnic.comm.message_spec import message
 from softnic.comm.raw_memory import Array
 
@@ -80,14 +80,14 @@ class DatatypePacking(DatatypeContents):
 
 def _check(datarep: str) -> None:
     if datarep != _EXTERNAL:
-        raise CommError(f"the format is {datarep!r}: {_EXTERNAL!r} is expected")
+        raise ArgumentError(f"the format is {datarep!r}: {_EXTERNAL!r} is expected")
 
 
 def _put(packed: Bytes, outbuf: Any, position: int) -> int:
     target = message([outbuf, "B"], writable=True, what="the output").array
     end = position + packed.size
     if not 0 <= position <= end <= target.size:
-        raise CommError(f"the output has {target.size} bytes: {packed.size} from {position} on do not fit")
+        raise ArgumentError(f"the output has {target.size} bytes: {packed.size} from {position} on do not fit")
     target[position:end] = packed
     return end
 
@@ -95,7 +95,7 @@ def _put(packed: Bytes, outbuf: Any, position: int) -> int:
 def _get(inbuf: Any, position: int, size: int) -> Bytes:
     source = message([inbuf, "B"], what="the input").array
     if not 0 <= position <= position + size <= source.size:
-        raise CommError(f"the input has {source.size} bytes, not {size} from {position} on")
+        raise ArgumentError(f"the input has {source.size} bytes, not {size} from {position} on")
     return source[position : position + size]
 
 
@@ -140,7 +140,7 @@ def _to_external(elements: Array) -> Array:
         return np.ascontiguousarray(np.stack((head, mantissa), axis=1).astype(">u8")).reshape(-1)
     result = elements.astype(_external(dtype))
     if dtype.char in _SHORTER and (result != elements).any():
-        raise CommError(f"{_EXTERNAL} has four bytes for a long, and a number needs more")
+        raise ArgumentError(f"{_EXTERNAL} has four bytes for a long, and a number needs more")
     return result
 
 

@@ -7,26 +7,33 @@ made, and finds its layout when it is first used.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from softnic.comm import datatype_arrays
+from softnic.comm.constants import (
+    ERR_COUNT,
+    ERR_TYPE,
+    ORDER_C,
+    TYPECLASS_COMPLEX,
+    TYPECLASS_INTEGER,
+    TYPECLASS_LOGICAL,
+    TYPECLASS_REAL,
+    UNDEFINED,
+)
 from softnic.comm.datatype_definition import TypeDefinition
 from softnic.comm.datatype_layout import TypeMap, basic, combined
 from softnic.comm.datatype_names import CODES, PREDEFINED, SYNONYMS, UNSUPPORTED, element_of
 from softnic.comm.datatype_packing import DatatypePacking
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError
+from softnic.comm.handles import constant
 
-ORDER_C = datatype_arrays.ORDER_C
-ORDER_FORTRAN = ORDER_F = datatype_arrays.ORDER_FORTRAN
-TYPECLASS_INTEGER, TYPECLASS_REAL, TYPECLASS_COMPLEX, TYPECLASS_LOGICAL = range(1, 5)
 _CLASSES = {
     TYPECLASS_REAL: "REAL", TYPECLASS_INTEGER: "INTEGER", TYPECLASS_COMPLEX: "COMPLEX", TYPECLASS_LOGICAL: "LOGICAL",
 }  # fmt: skip
-_UNDEFINED = -32766
 _INTEGER_RANGES = {2: "b", 4: "h", 9: "i", 18: "l"}
 """By decimal digits, the letter of the shortest integer that has them."""
 _REAL_RANGES = ((6, 37, "f", "F"), (15, 307, "d", "D"), (18, 4931, "g", "G"))
@@ -131,7 +138,7 @@ class Datatype(DatatypePacking):
             raise ValueError(f"{len(types)} datatypes for {len(lengths)} blocks")
         params = {"blocklengths": lengths, "displacements": starts}
         made = partial(_structure, types, lengths, starts)
-        return cls._made(TypeDefinition("STRUCT", made, [len(lengths), *lengths], starts, types, params))
+        return cls._named(TypeDefinition("STRUCT", made, [len(lengths), *lengths], starts, types, params))
 
     def Create_subarray(
         self, sizes: Sequence[int], subsizes: Sequence[int], starts: Sequence[int], order: int = ORDER_C
@@ -215,12 +222,12 @@ class Datatype(DatatypePacking):
             The types of both.
         """
         first, second = value._definition, index._definition
-        names = {definition.number: name for name, definition in PREDEFINED.items()}
+        names = {id(definition): name for name, definition in PREDEFINED.items()}
         found = None
-        if names.get(second.number) == "INT":
-            name = names.get(first.number, "")
+        if names.get(id(second)) == "INT":
+            name = names.get(id(first), "")
             found = PREDEFINED.get("TWOINT" if name == "INT" else f"{name}_INT")
-        return cls._made(found)
+        return cls._named(found)
 
     @classmethod
     def Create_f90_integer(cls, r: int) -> Self:
@@ -264,12 +271,12 @@ class Datatype(DatatypePacking):
 
     @classmethod
     def _fortran(cls, combiner: str, letter: str | None, **params: int) -> Self:
-        if letter is None or set(params.values()) == {_UNDEFINED}:
-            raise CommError(f"there is no {combiner} with {params}")
+        if letter is None or set(params.values()) == {UNDEFINED}:
+            raise ArgumentError(f"there is no {combiner} with {params}")
         element = element_of(letter)
         code = f"{element.kind}{element.itemsize}"
         made = partial(basic, element)
-        return cls._made(TypeDefinition(combiner, made, list(params.values()), params=params, code=code, char=letter))
+        return cls._named(TypeDefinition(combiner, made, list(params.values()), params=params, code=code, char=letter))
 
     @classmethod
     def Match_size(cls, typeclass: int, size: int) -> Self:
@@ -284,8 +291,8 @@ class Datatype(DatatypePacking):
         """
         found = PREDEFINED.get(f"{_CLASSES.get(typeclass)}{size}")
         if found is None:
-            raise CommError(f"there is no type of {size} bytes of class {typeclass}")
-        return cls._made(found)
+            raise ArgumentError(f"there is no type of {size} bytes of class {typeclass}")
+        return cls._named(found)
 
     @classmethod
     def fromcode(cls, code: str) -> Datatype:
@@ -307,31 +314,22 @@ class Datatype(DatatypePacking):
     def Free(self) -> None:
         """Make this handle DATATYPE_NULL."""
         if self._definition.is_predefined:
-            raise CommError(f"{self!r} is predefined: it is not freed")
-        self._thing = None
+            raise ArgumentError(f"{self!r} is predefined: it is not freed", code=ERR_TYPE)
+        self._target = None
 
-    def free(self) -> None:
-        """Free the handle if it is neither a constant nor DATATYPE_NULL."""
-        if not self._constant:
-            self._thing = None
-
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        if self._constant:
-            return constant, (self._constant,)
-        made = self._thing
-        if made is None or made.is_named:
-            name = next(name for name, each in DATATYPES.items() if each._thing is made)
-            return type(self), (DATATYPES[name],)
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        if self._is_constant():
+            return super().__reduce__()
         base, combiner, params = self.decode()
         return _created, (type(self), base, combiner, params)
 
     def _new(self, definition: TypeDefinition) -> Self:
-        return type(self)._made(definition)
+        return type(self)._named(definition)
 
 
 def _count(number: int) -> int:
     if (value := operator.index(number)) < 0:
-        raise CommError(f"{number} items: 0 or more are expected")
+        raise ArgumentError(f"{number} items: 0 or more are expected", code=ERR_COUNT)
     return value
 
 
@@ -360,8 +358,8 @@ def _structure(types: Sequence[TypeDefinition], lengths: Sequence[int], starts: 
 
 
 def _constants() -> dict[str, Datatype]:
-    found = {name: Datatype._made(definition, name) for name, definition in PREDEFINED.items()}
-    found |= {name: Datatype._made(None, "DATATYPE_NULL") for name in ("DATATYPE_NULL",)}
+    found = {name: constant(name, Datatype._named(definition)) for name, definition in PREDEFINED.items()}
+    found["DATATYPE_NULL"] = constant("DATATYPE_NULL", Datatype())
     found |= dict.fromkeys(UNSUPPORTED, found["DATATYPE_NULL"])
     return found | {name: found[other] for name, other in SYNONYMS.items()}
 
@@ -370,18 +368,12 @@ DATATYPES = _constants()
 """The constants of softnic.MPI, by name."""
 DATATYPE_NULL = DATATYPES["DATATYPE_NULL"]
 TYPES: dict[str, Datatype] = {
-    code: next(constant for constant in DATATYPES.values() if constant._thing is definition)
-    for code, definition in CODES.items()
+    code: next(each for each in DATATYPES.values() if each._target is definition) for code, definition in CODES.items()
 }
 """Predefined types by numpy's letters and type strings."""
-
-
-def constant(name: str) -> Datatype:
-    """Return the datatype with a name, for pickle."""
-    return DATATYPES[name]
 
 
 def _created(cls: type[Datatype], base: Datatype, combiner: str, params: dict[str, Any]) -> Datatype:
     """Return a derived datatype, for pickle."""
     made = getattr(base, f"Create_{combiner.lower()}")(**params)
-    return cls._made(made._thing)
+    return cls._named(made._target)

@@ -1,6 +1,6 @@
-"""What communicators, groups, info and error handlers have in common: they name something, or nothing.
+"""What the objects of softnic.MPI have in common: they name something, or nothing, and several may name the same.
 
-Several may name the same thing. Datatypes and operations are in type_handles.py.
+Communicators, groups, datatypes, operations, info and error handlers are such objects.
 """
 
 from __future__ import annotations

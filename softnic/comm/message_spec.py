@@ -19,9 +19,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from softnic.collectives.elements import BFLOAT16, kind_of
+from softnic.comm.constants import ERR_TYPE
 from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatype_names import named_type, type_of
-from softnic.comm.raw_memory import Array, array_of, bytes_at
+from softnic.comm.errors import Refused
+from softnic.comm.raw_memory import Array, BufferAccessError, array_of, bytes_at
 from softnic.comm.spec_parts import SpecParts, integer, integers, is_integer, unpacked
 
 _KINDS = "biufc"
@@ -49,6 +51,13 @@ class Bottom(int):
 
 IN_PLACE: Final = InPlace()
 BOTTOM: Final = Bottom()
+
+
+class UnknownTypeError(Refused, KeyError):
+    """There is no such datatype."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ERR_TYPE, text)
 
 
 class MessageBuffer:
@@ -86,7 +95,7 @@ class MessageBuffer:
     @property
     def datatype(self) -> DatatypeHandle:
         """A handle of the datatype."""
-        return DatatypeHandle._made(self.definition)
+        return DatatypeHandle._named(self.definition)
 
     @property
     def is_packed(self) -> bool:
@@ -123,9 +132,9 @@ def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks:
     if kind_of(array.dtype) not in _KINDS:
         raise ValueError(f"{what} holds {array.dtype}; a buffer holds booleans, integers, floats or complex numbers")
     if not array.dtype.isnative:
-        raise BufferError(f"{what} holds {array.dtype} in another byte order than this machine's")
+        raise BufferAccessError(f"{what} holds {array.dtype} in another byte order than this machine's")
     if writable and not array.flags.writeable:
-        raise BufferError(f"{what} is read-only, and the call writes to it")
+        raise BufferAccessError(f"{what} is read-only, and the call writes to it")
     return _in_memory_order(array, what)
 
 
@@ -249,7 +258,7 @@ class _Source(NamedTuple):
             return cls(flat(data, writable=writable, what=what), None, None, what)
         array = _in_memory_order(_memory(data, what), what)
         if writable and not array.flags.writeable:
-            raise BufferError(f"{what} is read-only, and the call writes to it")
+            raise BufferAccessError(f"{what} is read-only, and the call writes to it")
         if array.dtype == definition.dtype and definition.layout.is_dense and array.itemsize == definition.layout.size:
             return cls(array, None, definition, what)
         return cls(None, array.view(np.uint8), definition, what)
@@ -327,20 +336,20 @@ def flat_bytes(data: Any, what: str, *, writable: bool = False) -> Array:
     """Return the bytes of a buffer, whatever its elements are. Errors are those of `message`."""
     array = _in_memory_order(_memory(data, what), what)
     if writable and not array.flags.writeable:
-        raise BufferError(f"{what} is read-only")
+        raise BufferAccessError(f"{what} is read-only")
     return array.view(np.uint8)
 
 
 def definition_of(datatype: Any, what: str) -> TypeDefinition:
     """Return the definition of a Datatype, or of its name or code. Raises ValueError and KeyError."""
     if isinstance(datatype, DatatypeHandle):
-        if datatype._thing is None:
+        if datatype._target is None:
             raise ValueError(f"{what} names MPI.DATATYPE_NULL: a datatype is expected")
-        return datatype._thing
+        return datatype._target
     if isinstance(datatype, str):
         with suppress(KeyError):
             return named_type(datatype)
-    raise KeyError(f"{what} names the datatype {datatype!r}, which is none (MPI.FLOAT and 'f' are)")
+    raise UnknownTypeError(f"{what} names the datatype {datatype!r}, which is none (MPI.FLOAT and 'f' are)")
 
 
 def _memory(data: Any, what: str) -> Array:

@@ -15,19 +15,20 @@ from typing import Any, Self
 import numpy as np
 
 from softnic.collectives.operations import ARRAY_OPS, ArrayOp
+from softnic.comm.constants import ERR_OP
 from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatypes import Datatype
-from softnic.comm.errors import CommError
+from softnic.comm.errors import ArgumentError
+from softnic.comm.handles import Handle, constant
 from softnic.comm.memory import buffer
 from softnic.comm.message_spec import MessageBuffer, message
 from softnic.comm.raw_memory import Array
-from softnic.comm.type_handles import Numbered, TypeHandle
 
 MAX_CREATED = 32
 """Operations that a program may have created and not freed, as in mpi4py."""
 
 
-class OpDefinition(Numbered):
+class OpDefinition:
     """A reduction: of objects, and of arrays by a NIC, by a function of arrays, or by one of the program."""
 
     def __init__(
@@ -39,7 +40,6 @@ class OpDefinition(Numbered):
         pairs: Callable[[Array, Array], Array] | None = None,
         function: Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__()
         self.name = name
         self.objects = objects
         self.commute = commute
@@ -67,19 +67,18 @@ class OpDefinition(Numbered):
         return self.pairs is None or (definition is not None and len(_kinds(definition)) == 2)
 
 
-class Op(TypeHandle):
+class Op(Handle):
     """A reduction. `Op(op)` is another handle of it, `Op()` is OP_NULL. On two objects it is a function."""
 
-    _kind = "Op"
-    _thing: OpDefinition | None
+    null_code = ERR_OP
+    _target: OpDefinition | None
     _imported = False
     """Whether it was made from a number, which cannot be pickled."""
 
     @property
     def _definition(self) -> OpDefinition:
-        if self._thing is None:
-            raise CommError("MPI.OP_NULL combines nothing")
-        return self._thing
+        definition: OpDefinition = self._live()
+        return definition
 
     @property
     def name(self) -> str:
@@ -102,7 +101,7 @@ class Op(TypeHandle):
         datatype
             Of the message; None: that of the elements.
         """
-        return self._definition.takes(dtype, None if datatype is None else datatype._thing)
+        return self._definition.takes(dtype, None if datatype is None else datatype._target)
 
     def offloaded(self, dtype: np.dtype[Any]) -> bool:
         """Return whether NICs can apply it.
@@ -139,9 +138,9 @@ class Op(TypeHandle):
         return folded / len(objects) if self.average else folded
 
     def __call__(self, x: Any, y: Any, /) -> Any:
-        if self._thing is None:
+        if self._target is None:
             raise ValueError("MPI.OP_NULL combines nothing")
-        return self._thing.objects(x, y)
+        return self._target.objects(x, y)
 
     @classmethod
     def Create(cls, function: Callable[..., Any], commute: bool = False) -> Self:
@@ -160,19 +159,14 @@ class Op(TypeHandle):
         name = getattr(function, "__name__", type(function).__name__)
         definition = OpDefinition(name, lambda x, y: function(x, y, None), commute=bool(commute), function=function)
         _created.add(definition)
-        return cls._made(definition)
+        return cls._named(definition)
 
     def Free(self) -> None:
         """Make this handle OP_NULL, and allow another operation to be created."""
         if self._definition.function is None:
-            raise CommError(f"{self!r} is predefined: it is not freed")
-        self.free()
-
-    def free(self) -> None:
-        """Free the handle if it is neither a constant nor OP_NULL."""
-        if self._thing is not None and not self._constant:
-            _created.discard(self._thing)
-            self._thing = None
+            raise ArgumentError(f"{self!r} is predefined: it is not freed", code=ERR_OP)
+        _created.discard(self._definition)
+        self._target = None
 
     def Is_commutative(self) -> bool:
         """Return whether the order of operands does not matter."""
@@ -186,7 +180,7 @@ class Op(TypeHandle):
     @property
     def is_predefined(self) -> bool:
         """Whether it exists without being created."""
-        return self._thing is None or self._thing.function is None
+        return self._target is None or self._target.function is None
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
         """Combine two buffers of this process: the second one becomes the first op the second.
@@ -199,13 +193,13 @@ class Op(TypeHandle):
         target = message(inoutbuf, writable=True, what="the input and output buffer")
         source = message(inbuf, what="the input buffer")
         check_alike(source, target)
-        if not self.takes(target.array.dtype, Datatype._made(target.definition)):
-            raise CommError(f"{self!r} is not defined for {Datatype._made(target.definition)!r}")
+        if not self.takes(target.array.dtype, Datatype._named(target.definition)):
+            raise ArgumentError(f"{self!r} is not defined for {Datatype._named(target.definition)!r}", code=ERR_OP)
         self.combine(source.array, target.array, target.definition)
         target.write_back()
 
     @classmethod
-    def fromhandle(cls, handle: int) -> Self:
+    def fromhandle(cls, handle: int) -> Any:
         """Return an object for a number that `handle` gave.
 
         Parameters
@@ -217,20 +211,18 @@ class Op(TypeHandle):
         op._imported = True
         return op
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        if self._constant:
-            return op_named, (self._constant,)
-        thing = self._thing
-        if thing is None or thing.function is None:
-            return type(self), (OPS["OP_NULL" if thing is None else thing.name],)
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        if self._is_constant():
+            return super().__reduce__()
+        thing = self._definition
         if self._imported:
             raise ValueError("an operation that was made from a number cannot be pickled")
         return type(self).Create, (thing.function, thing.commute)
 
     def __repr__(self) -> str:
-        if self._constant or self._thing is None:
-            return f"MPI.{self._constant or 'OP_NULL'}"
-        return f"<MPI.Op: {self._thing.name}>"
+        if self._target is None or self._is_the_constant():
+            return f"MPI.{self._constant_name()}"
+        return f"<MPI.Op: {self._target.name}>"
 
 
 _created: weakref.WeakSet[OpDefinition] = weakref.WeakSet()
@@ -279,7 +271,7 @@ def _select(better: Callable[[Array, Array], Array], left: Array, inout: Array) 
 
 def _apply(function: Callable[..., Any], left: Array, inout: Array, definition: TypeDefinition) -> None:
     """Call a program's function with memory in which items have their extent."""
-    layout, datatype = definition.layout, Datatype._made(definition)
+    layout, datatype = definition.layout, Datatype._named(definition)
     first, second = left.view(np.uint8), inout.view(np.uint8)
     if layout.is_dense:
         function(buffer.frombuffer(first), buffer.frombuffer(second), datatype)
@@ -332,14 +324,10 @@ def _constants() -> dict[str, Op]:
     }
     made["MAXLOC"] = OpDefinition("MAXLOC", _located(operator.gt), pairs=operator.gt)
     made["MINLOC"] = OpDefinition("MINLOC", _located(operator.lt), pairs=operator.lt)
-    return {"OP_NULL": Op._made(None, "OP_NULL")} | {name: Op._made(each, name) for name, each in made.items()}
+    null = {"OP_NULL": constant("OP_NULL", Op())}
+    return null | {name: constant(name, Op._named(each)) for name, each in made.items()}
 
 
 OPS = _constants()
 """The constants of softnic.MPI, by name."""
 OP_NULL, SUM, PROD, MAX, MIN, AVG = (OPS[name] for name in ("OP_NULL", "SUM", "PROD", "MAX", "MIN", "AVG"))
-
-
-def op_named(name: str) -> Op:
-    """Return the operation with a name, for pickle."""
-    return OPS[name]

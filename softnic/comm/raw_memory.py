@@ -15,9 +15,27 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.collectives.elements import BFLOAT16
+from softnic.comm.constants import ERR_BUFFER
+from softnic.comm.errors import Refused
 
 Array = npt.NDArray[Any]
 _libc = ctypes.CDLL(None)
+
+
+class NotABufferError(Refused, TypeError):
+    """What is given as a buffer exports no memory."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ERR_BUFFER, text)
+
+
+class BufferAccessError(Refused, BufferError):
+    """The memory of a buffer cannot be used so: it is read-only, of a GPU, or in another byte order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ERR_BUFFER, text)
+
+
 _HOST_DEVICES = (1, 3, 11, 13)
 """DLPack's numbers of memory that the processor can access: its own, pinned and managed memory."""
 
@@ -35,7 +53,7 @@ def array_of(data: Any, what: str) -> Array:
     if isinstance(data, np.ndarray):
         return data
     if data is None:
-        raise TypeError(f"{what} is missing")
+        raise NotABufferError(f"{what} is missing")
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError):
@@ -78,7 +96,7 @@ def _foreign(data: Any, what: str) -> Array:
         return _from_dlpack(data, what)
     if hasattr(data, "__cuda_array_interface__"):
         return _from_cuda(data.__cuda_array_interface__, data, what)
-    raise TypeError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
+    raise NotABufferError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
 
 
 def _numpys(detached: Any, data: Any, what: str) -> Array:
@@ -166,4 +184,4 @@ def _check_host(address: int, what: str) -> None:
         os.close(reader)
         os.close(writer)
     if not readable:
-        raise BufferError(f"{what} is in the memory of a GPU: copy it to the host first, as numpy array or CPU tensor")
+        raise BufferAccessError(f"{what} is in the memory of a GPU: copy it to the host first")

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from softnic.comm.datatype_arrays import (
-    DISTRIBUTE_BLOCK,
-    DISTRIBUTE_CYCLIC,
-    DISTRIBUTE_DFLT_DARG,
-    DISTRIBUTE_NONE,
-    ORDER_C,
-    ORDER_FORTRAN,
-)
 from softnic.comm.datatype_codes import TYPES_OF_C, TYPES_OF_FORTRAN, alignment_of, code_of
-from softnic.comm.datatype_definition import COMBINERS
-from softnic.comm.datatypes import (
-    DATATYPES,
-    TYPECLASS_COMPLEX,
-    TYPECLASS_INTEGER,
-    TYPECLASS_LOGICAL,
-    TYPECLASS_REAL,
-    TYPES,
-    Datatype,
-)
+from softnic.comm.datatypes import DATATYPES, TYPES, Datatype
 from softnic.comm.memory import Aint_add, Aint_diff, Alloc_mem, Free_mem, Get_address, buffer
 from softnic.comm.message_spec import BOTTOM, Bottom, InPlace
 from softnic.comm.operators import OPS, Op
@@ -30,25 +13,7 @@ BottomType = Bottom
 InPlaceType = InPlace
 _typedict, _typedict_c, _typedict_f = TYPES, TYPES_OF_C, TYPES_OF_FORTRAN
 _typecode, _typealign = code_of, alignment_of
-ORDER_F = ORDER_FORTRAN
 
-COMBINER_NAMED = COMBINERS.index("NAMED")
-COMBINER_DUP = COMBINERS.index("DUP")
-COMBINER_CONTIGUOUS = COMBINERS.index("CONTIGUOUS")
-COMBINER_VECTOR = COMBINERS.index("VECTOR")
-COMBINER_HVECTOR = COMBINERS.index("HVECTOR")
-COMBINER_INDEXED = COMBINERS.index("INDEXED")
-COMBINER_HINDEXED = COMBINERS.index("HINDEXED")
-COMBINER_INDEXED_BLOCK = COMBINERS.index("INDEXED_BLOCK")
-COMBINER_HINDEXED_BLOCK = COMBINERS.index("HINDEXED_BLOCK")
-COMBINER_STRUCT = COMBINERS.index("STRUCT")
-COMBINER_SUBARRAY = COMBINERS.index("SUBARRAY")
-COMBINER_DARRAY = COMBINERS.index("DARRAY")
-COMBINER_RESIZED = COMBINERS.index("RESIZED")
-COMBINER_VALUE_INDEX = COMBINERS.index("VALUE_INDEX")
-COMBINER_F90_INTEGER = COMBINERS.index("F90_INTEGER")
-COMBINER_F90_REAL = COMBINERS.index("F90_REAL")
-COMBINER_F90_COMPLEX = COMBINERS.index("F90_COMPLEX")
 
 OP_NULL = OPS["OP_NULL"]
 MAX = OPS["MAX"]
@@ -162,158 +127,19 @@ UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
 WCHAR = DATATYPES["WCHAR"]
 
 __all__ = [
-    "AINT",
-    "AVG",
-    "BAND",
-    "BFLOAT16",
-    "BFLOAT16_T",
-    "BOOL",
-    "BOR",
-    "BOTTOM",
-    "BXOR",
-    "BYTE",
-    "CHAR",
-    "CHARACTER",
-    "COMBINER_CONTIGUOUS",
-    "COMBINER_DARRAY",
-    "COMBINER_DUP",
-    "COMBINER_F90_COMPLEX",
-    "COMBINER_F90_INTEGER",
-    "COMBINER_F90_REAL",
-    "COMBINER_HINDEXED",
-    "COMBINER_HINDEXED_BLOCK",
-    "COMBINER_HVECTOR",
-    "COMBINER_INDEXED",
-    "COMBINER_INDEXED_BLOCK",
-    "COMBINER_NAMED",
-    "COMBINER_RESIZED",
-    "COMBINER_STRUCT",
-    "COMBINER_SUBARRAY",
-    "COMBINER_VALUE_INDEX",
-    "COMBINER_VECTOR",
-    "COMPLEX",
-    "COMPLEX4",
-    "COMPLEX8",
-    "COMPLEX16",
-    "COMPLEX32",
-    "COUNT",
-    "CXX_BOOL",
-    "CXX_DOUBLE_COMPLEX",
-    "CXX_FLOAT_COMPLEX",
-    "CXX_LONG_DOUBLE_COMPLEX",
-    "C_BOOL",
-    "C_COMPLEX",
-    "C_DOUBLE_COMPLEX",
-    "C_FLOAT_COMPLEX",
-    "C_LONG_DOUBLE_COMPLEX",
-    "DATATYPE_NULL",
-    "DISTRIBUTE_BLOCK",
-    "DISTRIBUTE_CYCLIC",
-    "DISTRIBUTE_DFLT_DARG",
-    "DISTRIBUTE_NONE",
-    "DOUBLE",
-    "DOUBLE_COMPLEX",
-    "DOUBLE_INT",
-    "DOUBLE_PRECISION",
-    "FLOAT",
-    "FLOAT16",
-    "FLOAT16_T",
-    "FLOAT32_T",
-    "FLOAT64_T",
-    "FLOAT_INT",
-    "F_BOOL",
-    "F_COMPLEX",
-    "F_DOUBLE",
-    "F_DOUBLE_COMPLEX",
-    "F_FLOAT",
-    "F_FLOAT_COMPLEX",
-    "F_INT",
-    "INT",
-    "INT8_T",
-    "INT16_T",
-    "INT32_T",
-    "INT64_T",
-    "INTEGER",
-    "INTEGER1",
-    "INTEGER2",
-    "INTEGER4",
-    "INTEGER8",
-    "INTEGER16",
-    "INT_INT",
-    "LAND",
-    "LOGICAL",
-    "LOGICAL1",
-    "LOGICAL2",
-    "LOGICAL4",
-    "LOGICAL8",
-    "LOGICAL16",
-    "LONG",
-    "LONG_DOUBLE",
-    "LONG_DOUBLE_INT",
-    "LONG_INT",
-    "LONG_LONG",
-    "LOR",
-    "LXOR",
-    "MAX",
-    "MAXLOC",
-    "MIN",
-    "MINLOC",
-    "NO_OP",
-    "OFFSET",
-    "OP_NULL",
-    "ORDER_C",
-    "ORDER_F",
-    "ORDER_FORTRAN",
-    "PACKED",
-    "PROD",
-    "REAL",
-    "REAL2",
-    "REAL4",
-    "REAL8",
-    "REAL16",
-    "REPLACE",
-    "SHORT",
-    "SHORT_INT",
-    "SIGNED_CHAR",
-    "SIGNED_INT",
-    "SIGNED_LONG",
-    "SIGNED_LONG_LONG",
-    "SIGNED_SHORT",
-    "SINT8_T",
-    "SINT16_T",
-    "SINT32_T",
-    "SINT64_T",
-    "SUM",
-    "TWOINT",
-    "TYPECLASS_COMPLEX",
-    "TYPECLASS_INTEGER",
-    "TYPECLASS_LOGICAL",
-    "TYPECLASS_REAL",
-    "UINT8_T",
-    "UINT16_T",
-    "UINT32_T",
-    "UINT64_T",
-    "UNSIGNED",
-    "UNSIGNED_CHAR",
-    "UNSIGNED_INT",
-    "UNSIGNED_LONG",
-    "UNSIGNED_LONG_LONG",
-    "UNSIGNED_SHORT",
-    "WCHAR",
-    "Aint_add",
-    "Aint_diff",
-    "Alloc_mem",
-    "BottomType",
-    "Datatype",
-    "Free_mem",
-    "Get_address",
-    "InPlaceType",
-    "Op",
-    "_typealign",
-    "_typecode",
-    "_typedict",
-    "_typedict_c",
-    "_typedict_f",
-    "buffer",
-    "memory",
+    "AINT", "AVG", "BAND", "BFLOAT16", "BFLOAT16_T", "BOOL", "BOR", "BOTTOM", "BXOR", "BYTE", "CHAR", "CHARACTER",
+    "COMPLEX", "COMPLEX4", "COMPLEX8", "COMPLEX16", "COMPLEX32", "COUNT", "CXX_BOOL", "CXX_DOUBLE_COMPLEX",
+    "CXX_FLOAT_COMPLEX", "CXX_LONG_DOUBLE_COMPLEX", "C_BOOL", "C_COMPLEX", "C_DOUBLE_COMPLEX", "C_FLOAT_COMPLEX",
+    "C_LONG_DOUBLE_COMPLEX", "DATATYPE_NULL", "DOUBLE", "DOUBLE_COMPLEX", "DOUBLE_INT", "DOUBLE_PRECISION", "FLOAT",
+    "FLOAT16", "FLOAT16_T", "FLOAT32_T", "FLOAT64_T", "FLOAT_INT", "F_BOOL", "F_COMPLEX", "F_DOUBLE",
+    "F_DOUBLE_COMPLEX", "F_FLOAT", "F_FLOAT_COMPLEX", "F_INT", "INT", "INT8_T", "INT16_T", "INT32_T", "INT64_T",
+    "INTEGER", "INTEGER1", "INTEGER2", "INTEGER4", "INTEGER8", "INTEGER16", "INT_INT", "LAND", "LOGICAL", "LOGICAL1",
+    "LOGICAL2", "LOGICAL4", "LOGICAL8", "LOGICAL16", "LONG", "LONG_DOUBLE", "LONG_DOUBLE_INT", "LONG_INT",
+    "LONG_LONG", "LOR", "LXOR", "MAX", "MAXLOC", "MIN", "MINLOC", "NO_OP", "OFFSET", "OP_NULL", "PACKED", "PROD",
+    "REAL", "REAL2", "REAL4", "REAL8", "REAL16", "REPLACE", "SHORT", "SHORT_INT", "SIGNED_CHAR", "SIGNED_INT",
+    "SIGNED_LONG", "SIGNED_LONG_LONG", "SIGNED_SHORT", "SINT8_T", "SINT16_T", "SINT32_T", "SINT64_T", "SUM", "TWOINT",
+    "UINT8_T", "UINT16_T", "UINT32_T", "UINT64_T", "UNSIGNED", "UNSIGNED_CHAR", "UNSIGNED_INT", "UNSIGNED_LONG",
+    "UNSIGNED_LONG_LONG", "UNSIGNED_SHORT", "WCHAR", "Aint_add", "Aint_diff", "Alloc_mem", "BottomType", "Datatype",
+    "Free_mem", "Get_address", "InPlaceType", "Op", "_typealign", "_typecode", "_typedict", "_typedict_c",
+    "_typedict_f", "buffer", "memory",
 ]  # fmt: skip
