@@ -15,6 +15,14 @@ def nics(request: pytest.FixtureRequest) -> Iterator[list[Nic]]:
         yield started
 
 
+@pytest.fixture(scope="package")
+def named() -> Iterator[list[Nic]]:
+    """Two nodes that know each other's names, for programs that tests run on them."""
+    hosts = [flag for number in range(2) for flag in ("--host", f"node{number}=10.77.0.{number + 1}")]
+    with running(2, *hosts) as started:
+        yield started
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs the tests of a module with QUICK_ON_LINKS on every link; off loopback, those not listed are marked slow."""
     quick = getattr(metafunc.module, "QUICK_ON_LINKS", None)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import needs
-from tests.daemon.nics import WAIT_S, Nic, running
+from tests.daemon.nics import WAIT_S, Nic
 
 FOLDER = Path(__file__).parent / "programs"
 MODULES = {
@@ -57,14 +57,6 @@ def cases(names: list[str], quick: tuple[str, ...]) -> list[Any]:
         )
         for name in names
     ]
-
-
-@pytest.fixture(scope="module")
-def named() -> Iterator[list[Nic]]:
-    """Two nodes that know each other's names."""
-    hosts = [flag for number in range(2) for flag in ("--host", f"node{number}=10.77.0.{number + 1}")]
-    with running(2, *hosts) as nics:
-        yield nics
 
 
 @contextlib.contextmanager
