@@ -11,6 +11,7 @@ and starts to connect this rank with the others while the program continues.
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any
 
@@ -35,7 +36,17 @@ from softnic.comm.communicator import (
     Topocomm,
 )
 from softnic.comm.constants import *  # noqa: F403
+from softnic.comm.contexts import (  # mpi4py's modules name them
+    _comm_lock,  # noqa: F401
+    _comm_lock_table,  # noqa: F401
+    _commctx_inter,  # noqa: F401
+    _commctx_intra,  # noqa: F401
+)
 from softnic.comm.environment import (
+    LIFETIME,
+    Get_abi_fortran_info,
+    Get_abi_info,
+    Get_abi_version,
     Get_hw_resource_info,
     Get_library_version,
     Get_processor_name,
@@ -45,6 +56,10 @@ from softnic.comm.environment import (
     Query_thread,
     Wtick,
     Wtime,
+    _addressof,  # noqa: F401
+    _handleof,  # noqa: F401
+    _set_abort_status,  # noqa: F401
+    _sizeof,  # noqa: F401
     get_vendor,
 )
 from softnic.comm.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
@@ -65,6 +80,20 @@ from softnic.comm.state import CommunicatorState
 from softnic.comm.status import Status
 from softnic.comm.topologies import balanced as Compute_dims
 from softnic.comm.type_constants import *  # noqa: F403
+from softnic.comm.unsupported import (
+    FILE_NULL,
+    SESSION_NULL,
+    WIN_NULL,
+    Close_port,
+    File,
+    Lookup_name,
+    Open_port,
+    Publish_name,
+    Register_datarep,
+    Session,
+    Unpublish_name,
+    Win,
+)
 
 Intracomm = Communicator
 COMM_NULL = constant("COMM_NULL", Comm())
@@ -87,6 +116,9 @@ __all__ = [
     "ERRORS_RETURN", "GROUP_EMPTY", "GROUP_NULL", "INFO_ENV", "INFO_NULL", "IN_PLACE",
     "REQUEST_NULL", "BUFFER_AUTOMATIC", "MESSAGE_NO_PROC", "MESSAGE_NULL", "Message", "Prequest", "Grequest",
     "Attach_buffer", "Detach_buffer", "Flush_buffer", "Iflush_buffer",
+    "FILE_NULL", "SESSION_NULL", "WIN_NULL", "Close_port", "File", "Get_abi_fortran_info",
+    "Get_abi_info", "Get_abi_version", "Lookup_name", "Open_port", "Publish_name", "Register_datarep", "Session",
+    "Unpublish_name", "Win",
     "Add_error_class", "Add_error_code", "Add_error_string", "ArgumentError", "Cartcomm", "Comm", "Compute_dims",
     "Distgraphcomm", "Errhandler", "Exception", "Finalize", "Get_error_class", "Get_error_string",
     "Get_hw_resource_info", "Get_library_version", "Get_processor_name", "Get_version", "Graphcomm", "Group", "Info",
@@ -98,6 +130,7 @@ __all__ = [
 
 def Init() -> None:
     """Connect with the other ranks now instead of at the first call; wait until all are there."""
+    LIFETIME.initialized = True
     COMM_WORLD.Init()
 
 
@@ -109,8 +142,8 @@ def Init_thread(required: int = constants.THREAD_MULTIPLE) -> int:
 
 
 def Is_initialized() -> bool:
-    """Return True: calls can be made as soon as this module is imported, as in mpi4py."""
-    return True
+    """Return True: calls can be made after the import. If `mpi4py.rc.initialize` is False: whether Init was called."""
+    return LIFETIME.initialized
 
 
 def Finalize() -> None:
@@ -118,16 +151,13 @@ def Finalize() -> None:
 
     It does not wait for Requests: those in progress fail on every rank that waits for them.
     """
-    _finalized.append(True)
+    LIFETIME.finalized = True
     COMM_WORLD._state.leave("it was finalized")
 
 
 def Is_finalized() -> bool:
     """Return whether Finalize was called."""
-    return bool(_finalized)
-
-
-_finalized: list[bool] = []
+    return LIFETIME.finalized
 
 
 def Attach_buffer(buf: Any) -> None:
@@ -148,3 +178,9 @@ def Flush_buffer() -> None:
 def Iflush_buffer() -> Request:
     """Start Flush_buffer, and return its Request."""
     return Request(bsend.Flush("Iflush_buffer", None))
+
+
+@atexit.register
+def _end_the_job() -> None:
+    if LIFETIME.abort_status and COMM_WORLD.connected:
+        COMM_WORLD._state.abort(f"rank {COMM_WORLD.rank} ends with exit status {LIFETIME.abort_status}")

@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
     "softnic.MPI": {"comm", "collectives"},
     # The package of this name on the search path of programs that import mpi4py.
-    "softnic.mpi4py": {"MPI"},
+    "softnic.mpi4py": {"MPI", "comm"},
     # Gradients lie in registered memory.
     "softnic.gradients": {"comm", "codecs", "ipc"},
     # torch runs this whenever it is imported; it imports the backend when a process group is made.

@@ -33,11 +33,12 @@ from softnic.comm.subsets import Subsets
 from softnic.comm.topologies import CartTopology, DistGraphTopology, Topology
 from softnic.comm.topology_calls import CartCalls, DistGraphCalls, GraphCalls, TopologyCalls
 from softnic.comm.transport import Transport
+from softnic.comm.unsupported import UnsupportedCalls
 
 T = TypeVar("T", bound="Communicator")
 
 
-class Comm(BufferCollectives, Subsets):
+class Comm(BufferCollectives, Subsets, UnsupportedCalls):
     """A communicator of one or two groups.
 
     Parameters of the calls:

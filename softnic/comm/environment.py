@@ -7,9 +7,12 @@ import platform
 import threading
 import time
 from importlib import metadata
+from typing import Any
 
 from softnic.comm import constants
-from softnic.comm.info import Info
+from softnic.comm.info import INFO_NULL, Info
+
+_INTEGER_BYTES = 8
 
 
 def Get_processor_name() -> str:
@@ -41,6 +44,18 @@ def _version() -> str:
         return "0.0.0"
 
 
+class Lifetime:
+    """Where this process is between MPI's beginning and its end, as `mpi4py.rc` and the program say."""
+
+    initialized = True
+    finalized = False
+    abort_status = 0
+    """Exit status with which the program ends the job; 0: with its own alone."""
+
+
+LIFETIME = Lifetime()
+
+
 def Query_thread() -> int:
     """Return what threads may do: all may call, and a communicator makes one call at a time."""
     return constants.THREAD_SERIALIZED
@@ -69,3 +84,43 @@ def Pcontrol(level: int) -> None:
 def Get_hw_resource_info() -> Info:
     """Return an empty Info: nothing is known about the host's parts."""
     return Info.Create()
+
+
+def Get_abi_version() -> tuple[int, int]:
+    """Return (-1, -1): there is no interface in C."""
+    return -1, -1
+
+
+def Get_abi_info() -> Info:
+    """Return the sizes in bytes of MPI's integers."""
+    return Info.Create({f"mpi_{name}_size": str(_INTEGER_BYTES) for name in ("aint", "count", "offset")})
+
+
+def Get_abi_fortran_info() -> Info:
+    """Return MPI.INFO_NULL: there is no interface in Fortran."""
+    return INFO_NULL
+
+
+def _set_abort_status(status: int) -> None:
+    """End the job with this status when the program ends, as `python -m mpi4py` asks for after an error."""
+    LIFETIME.abort_status = status
+
+
+def _sizeof(thing: Any) -> int:
+    """Return the size in bytes of the handle of an object, or of a class, of MPI."""
+    kind = thing if isinstance(thing, type) else type(thing)
+    if not any(base.__module__.startswith("softnic.comm.") for base in kind.__mro__):
+        raise TypeError(f"an object of MPI is expected, not {kind.__name__}")
+    return _INTEGER_BYTES
+
+
+def _addressof(thing: Any) -> int:
+    """Return the address of an object of MPI."""
+    _sizeof(thing)
+    return id(thing)
+
+
+def _handleof(thing: Any) -> int:
+    """Return the handle of an object of MPI."""
+    _sizeof(thing)
+    return int(getattr(thing, "handle", 0))

@@ -113,3 +113,42 @@ assert "is not loaded" in str(said[0].message)
 
 def test_profilers_of_c_libraries_are_not_loaded() -> None:
     output("-m", "softnic.mpi4py", "-c", PROFILERS)
+
+
+BEGINNING = """
+import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+assert not MPI.Is_initialized() and not MPI.Is_finalized()
+MPI.Init()
+assert MPI.Is_initialized() and not MPI.Is_finalized()
+MPI.Finalize()
+assert MPI.Is_initialized() and MPI.Is_finalized()
+"""
+
+
+def test_a_program_may_initialize_itself() -> None:
+    output("-m", "softnic.mpi4py", "-c", BEGINNING)
+
+
+ERRORS = """
+import mpi4py, os
+assert mpi4py.rc.errors == "exception"
+os.environ["MPI4PY_RC_ERRORS"] = "FATAL"
+os.environ["MPI4PY_RC_THREADS"] = "no"
+from mpi4py import MPI
+assert (mpi4py.rc.errors, mpi4py.rc.threads) == ("fatal", False)
+assert MPI.COMM_WORLD.Get_errhandler() == MPI.ERRORS_ARE_FATAL == MPI.COMM_SELF.Get_errhandler()
+"""
+
+
+def test_the_environment_is_stronger_than_options() -> None:
+    output("-m", "softnic.mpi4py", "-c", ERRORS)
+
+
+def test_options_that_mean_nothing_are_warned_of() -> None:
+    program = "import mpi4py; mpi4py.rc(thread_level='some', irecv_bufsz=-1); from mpi4py import MPI"
+    done = python("-m", "softnic.mpi4py", "-c", program)
+    assert "mpi4py.rc.thread_level: unexpected value 'some'" in done.stderr
+    assert "mpi4py.rc.irecv_bufsz: unexpected value -1" in done.stderr
+    assert done.returncode == 0

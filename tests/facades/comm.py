@@ -11,6 +11,12 @@ from softnic.comm.bootstrap.presence import Presence, local_ranks
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
+from softnic.comm.contexts import _comm_lock as comm_lock
+from softnic.comm.contexts import _comm_lock_table as comm_lock_table
+from softnic.comm.contexts import _commctx_intra as commctx_intra
+from softnic.comm.environment import _addressof as addressof
+from softnic.comm.environment import _handleof as handleof
+from softnic.comm.environment import _sizeof as sizeof
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.groups import Group
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
@@ -62,15 +68,20 @@ __all__ = [
     "SendOp",
     "Transport",
     "Waker",
+    "addressof",
     "buffers",
     "carried",
     "clear",
     "codec_choice",
+    "comm_lock",
+    "comm_lock_table",
+    "commctx_intra",
     "connections_of",
     "convert",
     "elements",
     "execution",
     "framing",
+    "handleof",
     "has_unsent",
     "held_bytes",
     "is_idle",
@@ -89,6 +100,7 @@ __all__ = [
     "scratch_of",
     "send_control_bytes",
     "send_credit",
+    "sizeof",
     "vanish",
     "wake",
 ]
