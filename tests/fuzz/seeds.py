@@ -9,6 +9,7 @@ import numpy as np
 
 from softnic import codecs
 from tests.facades.codecs import PayloadHeader
+from tests.facades.ipc import control
 from tests.facades.packet import Flags
 from tests.fuzz.targets import Target
 from tests.nic.harness import IP_A, IP_B, MAC_A, MAC_B, TOS, cut, floats, header
@@ -187,12 +188,28 @@ def _turn() -> Iterator[bytes]:
         yield start + (b"\x07\x01\x00\x01\x40\x00\x08\x09" + turn + header + turn + block * 2 + turn) * 4
 
 
+def _replies() -> Iterator[bytes]:
+    """What a NIC answers to the requests of the preloaded library."""
+    state = control.StreamInfo(7, "ESTABLISHED", ("10.77.0.1", 80), ("10.77.0.2", 81), srtt=1.5e-05, mss=1448)
+    for reply in (
+        control.Opened(1 << 48, "0.0.0.0", 0),
+        control.Failed(111, 'refused: "10.77.0.2"'),
+        control.OptionValue("bounded:10"),
+        control.OptionValue(1),
+        control.Resolved("node1", "10.77.0.2"),
+        state,
+    ):
+        yield control.encode(reply)
+    yield b'{"type":"StreamInfo","state":"\\","local":["10.77.0.1"],"peer":[[{}]],"srtt":9e99'
+
+
 _SEEDS = {
     "cut": _cut,
     "encode": _encode,
     "flow": _flow,
     "frames": _frames,
     "payload": _payload,
+    "replies": _replies,
     "encrypted": _encrypted,
     "device": _device,
     "turn": _turn,
