@@ -22,6 +22,7 @@ import importlib.util
 import os
 import socket as _stdlib
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
@@ -162,7 +163,8 @@ def install(nic: str | os.PathLike[str] | None = None) -> None:
     _install_tls()
     if (reduction := sys.modules.get("multiprocessing.reduction")) is not None:
         reduction.register(InstalledSocket, reduction._reduce_socket)
-    for name, adapt in ((_GEVENT, _install_gevent), (_GEVENT_RESOLVER, _install_gevent_resolver)):
+    adapted = ((_GEVENT, _install_gevent), (_GEVENT_RESOLVER, _install_gevent_resolver), (_UVLOOP, _warn_of_uvloop))
+    for name, adapt in adapted:
         if (loaded := sys.modules.get(name)) is not None:
             adapt(loaded)
         else:
@@ -183,6 +185,7 @@ def _install_tls() -> None:
 
 
 _GEVENT = "gevent._socket3"
+_UVLOOP = "uvloop"
 _GEVENT_RESOLVER = "gevent.resolver.thread"
 
 
@@ -217,6 +220,12 @@ class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _install_gevent(module: Any) -> None:
     """gevent's sockets are its own class, with objects of a class below `socket.socket` within."""
     module.socket._gevent_sock_class = InstalledSocket
+
+
+def _warn_of_uvloop(_module: Any) -> None:
+    """Its sockets are made in C: they stay the kernel's."""
+    text = "uvloop's sockets are the kernel's after softnic.install(): run the program under `softnic exec`"
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 def _install_gevent_resolver(module: Any) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs, socket
+from tests import needs
 from tests.daemon.nics import WAIT_S, Nic, read_all
 
 FOLDER = Path(__file__).parent / "programs"
@@ -90,3 +91,12 @@ def test_install_needs_a_nic(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="set SOFTNIC_NIC"):
         softnic.install()
     assert socket.socket.__module__ == "softnic.socket"  # nothing was replaced
+
+
+def test_install_warns_of_sockets_made_in_c(named: list[Nic]) -> None:
+    if not needs.is_installed("uvloop"):
+        needs.skip("not installed: uvloop (pip install 'softnic[programs]')")
+    command = [sys.executable, "-c", "import softnic; softnic.install(); import uvloop"]
+    environment = {**os.environ, "SOFTNIC_NIC": named[0].path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "run the program under `softnic exec`" in done.stderr

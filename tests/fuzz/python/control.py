@@ -68,6 +68,7 @@ def seeds() -> Iterator[bytes]:
     ]
     asked = [
         control.QueryOption(2, tcp, socket.TCP_NODELAY),
+        control.Resolve("node1.softnic"),
         control.QueryStream(2),
         control.QueryStream(3, True),
         control.QueryStats(),
