@@ -3,9 +3,9 @@
 Reading order: errors, pickling, message_spec, buffers, collective_args; then the NIC: heartbeat, waiting,
 offload_queue, scratch, nic_memory, zerocopy_channel; then the other ranks: messages, transport, peer, progress,
 matching, status, message_target, pending; then the life of a communicator: bootstrap, connections, state; then the
-calls: base, execution, objects, request_sets, request, collectives; p2p_base, bsend, p2p_buffers, p2p_objects,
-p2p_probe, p2p_persistent, p2p, grequest; subsets, communicator; and many calls at a time: progress_loop. `softnic.MPI`
-is the public face of all this.
+calls: base, execution, folding, objects, request_sets, request, collectives, exchanges; p2p_base, bsend, p2p_buffers,
+p2p_objects, p2p_probe, p2p_persistent, p2p, grequest; subsets, communicator; and many calls at a time: progress_loop.
+`softnic.MPI` is the public face of all this.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 from softnic.comm import attributes, buffers
 from softnic.comm.bootstrap.launch import Launch
-from softnic.comm.collective_args import CompressionOptions
+from softnic.comm.collective_parts import CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ERR_COMM
 from softnic.comm.errors import ArgumentError

@@ -25,9 +25,10 @@ from softnic.comm.collectives import BufferCollectives
 from softnic.comm.constants import UNDEFINED
 from softnic.comm.errhandlers import Errhandler
 from softnic.comm.errors import LaunchError
+from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
-from softnic.comm.objects import gather_objects
+from softnic.comm.object_exchange import gather_objects
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Subsets
 from softnic.comm.topologies import CartTopology, DistGraphTopology, Topology
@@ -38,7 +39,7 @@ from softnic.comm.unsupported import UnsupportedCalls
 T = TypeVar("T", bound="Communicator")
 
 
-class Comm(BufferCollectives, Subsets, UnsupportedCalls):
+class Comm(BufferCollectives, BufferExchanges, Subsets, UnsupportedCalls):
     """A communicator of one or two groups.
 
     Parameters of the calls:

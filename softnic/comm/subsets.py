@@ -26,7 +26,8 @@ from softnic.comm.errors import CommError
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.matching import OWN_TAGS, PendingRecv
-from softnic.comm.objects import ObjectCollectives, gather_objects
+from softnic.comm.object_exchange import gather_objects
+from softnic.comm.objects import ObjectCollectives
 from softnic.comm.p2p import PointToPoint
 from softnic.comm.request import Request
 

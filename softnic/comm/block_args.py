@@ -1,0 +1,174 @@
+"""The checked arguments of collectives that move blocks between ranks: gathers, scatters and all-to-all exchanges.
+
+Each rank knows its own blocks only; NICs compare those of two ranks. Where the send and the receive buffer of a rank
+have different types, one of both holds bytes, and bytes are moved. Errors are ValueErrors, as in collective_args.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softnic.comm import buffers
+from softnic.comm.buffers import Array, MessageBuffer
+from softnic.comm.collective_args import RECEIVE, SEND
+from softnic.comm.collective_parts import EXACT, BlockArgs, CompressionOptions
+
+_BYTES: np.dtype[Any] = np.dtype(np.uint8)
+
+
+class _Parts(NamedTuple):
+    """A buffer with a block for each rank."""
+
+    arrays: Sequence[Array]
+    buffers: Sequence[MessageBuffer]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.arrays[0].dtype
+
+    def as_bytes(self) -> _Parts:
+        return _Parts([array.view(_BYTES) for array in self.arrays], self.buffers)
+
+
+def _parts(spec: Any, size: int, vector: bool, what: str, writable: bool = False) -> _Parts:
+    if vector:
+        found = buffers.vector(spec, size, writable=writable, what=what)
+        return _Parts([each.array for each in found], found)
+    buffer = buffers.message(spec, writable=writable, what=what, blocks=size)
+    count = buffers.blocks_for(buffer.array, size, what)
+    return _Parts([buffer.array[rank * count : (rank + 1) * count] for rank in range(size)], [buffer])
+
+
+def gather(
+    size: int,
+    rank: int,
+    send: Any,
+    receive: Any,
+    root: Any,
+    options: CompressionOptions = EXACT,
+    *,
+    vector: bool = False,
+) -> BlockArgs:
+    """`receive` is ignored at ranks other than the root, which may be in place. `vector`: as Gatherv."""
+    root = buffers.rank_in(root, size, "root")
+    if rank != root:
+        source = buffers.message(send, what=SEND).array
+        counts = tuple(source.size if each == rank else 0 for each in range(size))
+        return BlockArgs("gather", "direct", source.dtype, counts, {rank: source}, {}, root=root, options=options)
+    parts = _parts(receive, size, vector, RECEIVE, writable=True)
+    local: list[tuple[Array, Array]] = []
+    if not buffers.is_in_place(send):
+        own, parts = _alike(buffers.message(send, what=SEND).array, parts)
+        local = [_fitting(own, parts.arrays[rank])]
+    counts = tuple(0 if each == rank else array.size for each, array in enumerate(parts.arrays))
+    results = {each: array for each, array in enumerate(parts.arrays) if each != rank}
+    return BlockArgs(
+        "gather", "direct", parts.dtype, counts, {}, results, local, parts.buffers, root=root, options=options
+    )
+
+
+def scatter(
+    size: int,
+    rank: int,
+    send: Any,
+    receive: Any,
+    root: Any,
+    options: CompressionOptions = EXACT,
+    *,
+    vector: bool = False,
+) -> BlockArgs:
+    """`send` is ignored at ranks other than the root, which may be in place. `vector`: as Scatterv."""
+    root = buffers.rank_in(root, size, "root")
+    if rank != root:
+        buffer = buffers.message(receive, writable=True, what=RECEIVE)
+        counts = tuple(buffer.array.size if each == rank else 0 for each in range(size))
+        results = {rank: buffer.array}
+        return BlockArgs(
+            "scatter", "direct", buffer.array.dtype, counts, {}, results, (), (buffer,), root=root, options=options
+        )
+    parts = _parts(send, size, vector, SEND)
+    local: list[tuple[Array, Array]] = []
+    written: list[MessageBuffer] = []
+    if not buffers.is_in_place(receive):
+        written = [buffers.message(receive, writable=True, what=RECEIVE)]
+        own, parts = _alike(written[0].array, parts)
+        local = [_fitting(parts.arrays[rank], own)]
+    counts = tuple(0 if each == rank else array.size for each, array in enumerate(parts.arrays))
+    contributions = {each: array for each, array in enumerate(parts.arrays) if each != rank}
+    return BlockArgs(
+        "scatter", "direct", parts.dtype, counts, contributions, {}, local, written, root=root, options=options
+    )
+
+
+def allgatherv(size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT) -> BlockArgs:
+    """In place, this rank's block is in `receive` already."""
+    parts = _parts(receive, size, True, RECEIVE, writable=True)
+    given = parts.arrays[rank]
+    if not buffers.is_in_place(send):
+        given, parts = _alike(buffers.message(send, what=SEND).array, parts)
+        _fitting(given, parts.arrays[rank])
+    counts = tuple(array.size for array in parts.arrays)
+    algorithm = options.algorithm_for("allgather", sum(array.nbytes for array in parts.arrays), size)
+    results = dict(enumerate(parts.arrays))
+    return BlockArgs(
+        "allgather", algorithm, parts.dtype, counts, {rank: given}, results, (), parts.buffers, options=options
+    )
+
+
+def alltoall(
+    size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT, *, vector: bool = False
+) -> BlockArgs:
+    """In place, the blocks to be sent are in `receive`. `vector`: as Alltoallv."""
+    received = _parts(receive, size, vector, RECEIVE, writable=True)
+    sent = received if buffers.is_in_place(send) else _parts(send, size, vector, SEND)
+    if sent.dtype != received.dtype:
+        if _BYTES not in (sent.dtype, received.dtype):
+            buffers.same_type(sent.arrays[0], received.arrays[0])
+        sent, received = sent.as_bytes(), received.as_bytes()
+    return _exchange(size, rank, sent, received, options)
+
+
+def alltoallw(size: int, rank: int, send: Any, receive: Any) -> BlockArgs:
+    """A datatype for each rank. In place, the blocks to be sent are in `receive`."""
+    taken = buffers.vector_w(receive, size, writable=True, what=RECEIVE)
+    given = taken if buffers.is_in_place(send) else buffers.vector_w(send, size, what=SEND)
+    sent, received = (_Parts([each.array for each in found], found).as_bytes() for found in (given, taken))
+    return _exchange(size, rank, sent, received, EXACT)
+
+
+def _exchange(size: int, rank: int, sent: _Parts, received: _Parts, options: CompressionOptions) -> BlockArgs:
+    others = [each for each in range(size) if each != rank]
+    in_place = sent.buffers is received.buffers
+    local = [] if in_place else [_fitting(sent.arrays[rank], received.arrays[rank])]
+    counts = [0 if each == rank else array.size for each, array in enumerate(sent.arrays)]
+    counts += [0 if each == rank else array.size for each, array in enumerate(received.arrays)]
+    return BlockArgs(
+        "alltoall",
+        "direct",
+        received.dtype,
+        tuple(counts),
+        {each: sent.arrays[each] for each in others},
+        {size + each: received.arrays[each] for each in others},
+        local,
+        received.buffers,
+        options=options,
+    )
+
+
+def _alike(array: Array, parts: _Parts) -> tuple[Array, _Parts]:
+    """Return both with the same element type: as bytes if one of them holds bytes. Raises ValueError."""
+    if array.dtype == parts.dtype:
+        return array, parts
+    if _BYTES not in (array.dtype, parts.dtype):
+        buffers.same_type(array, parts.arrays[0])
+    return array.view(_BYTES), parts.as_bytes()
+
+
+def _fitting(source: Array, target: Array) -> tuple[Array, Array]:
+    """Return what this rank sends itself, and where it goes. Raises ValueError."""
+    if source.size != target.size:
+        raise ValueError(f"this rank sends itself {source.size} elements, and receives {target.size} of itself")
+    return source, target

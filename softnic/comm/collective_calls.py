@@ -1,0 +1,95 @@
+"""How the calls of a collective are made from its declaration: blocking and nonblocking.
+
+A declaration is a function that checks the arguments of a call in progress. Both calls post a work request to the NIC,
+and the blocking one waits for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+from softnic.comm import buffers, execution
+from softnic.comm.base import Base
+from softnic.comm.codec_choice import NAME, either_of
+from softnic.comm.collective_parts import BlockArgs, CollectiveArgs, CompressionOptions
+from softnic.comm.connections import CommConnections
+from softnic.comm.object_exchange import gather_integers
+from softnic.comm.request import Request
+
+P = ParamSpec("P")
+
+
+class CallContext(NamedTuple):
+    """A call in progress."""
+
+    call: str
+    comm: Base
+    connections: CommConnections
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The number of ranks, and this one."""
+        return self.comm.size, self.comm.rank
+
+    def options(self, codec: Any, algorithm: Any = None) -> CompressionOptions:
+        """Return the checked keywords of a compressed call."""
+        return self.comm._options(self.connections, codec, algorithm)
+
+    def reduction_options(
+        self, codec: Any, algorithm: Any, sendbuf: Any, recvbuf: Any, blocks: int = 1
+    ) -> CompressionOptions:
+        """Return those of a reduction, whose codec may depend on its data: the ranks agree on it, and wait for it."""
+        either = either_of(codec)
+        if either is not None:
+            in_place = buffers.is_in_place(sendbuf)
+            data = buffers.flat(recvbuf if in_place else sendbuf, what="the input", blocks=blocks)
+            asks = self.comm.size > 1 and either.decides(data)
+            codec = either.agree(self.connections, f"{self.call} with {NAME}", data) if asks else either.dense
+        return self.options(codec, algorithm)
+
+    def counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
+        """Return the `recvcounts` of a Reduce_scatter.
+
+        None stands for the length of each rank's receive buffer, as in mpi4py, if these add up to the input. Otherwise
+        it stays None, for near-equal blocks.
+        """
+        if recvcounts is not None or buffers.is_in_place(sendbuf):
+            return recvcounts
+        source = buffers.message(sendbuf, what="the send buffer")
+        own = buffers.message(recvbuf, writable=True, what="the receive buffer")
+        if buffers.same_memory(source.array, own.array):
+            return None
+        lengths = gather_integers(self.connections, f"{self.call} without recvcounts", own.count)
+        return lengths if sum(lengths) == source.count else None
+
+
+def collective_calls(
+    name: str, declaration: Callable[Concatenate[CallContext, P], CollectiveArgs | BlockArgs]
+) -> tuple[Callable[Concatenate[Any, P], None], Callable[Concatenate[Any, P], Request]]:
+    """Return the blocking call `name` of an operation, and the nonblocking one."""
+    nonblocking_name = f"I{name.lower()}"
+
+    @wraps(declaration)
+    def blocking(self: Base, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        with self._state.call(name) as connections:
+            context = CallContext(name, self, connections)
+            execution.run(connections, name, declaration(context, *args, **kwargs))
+
+    @wraps(declaration)
+    def nonblocking(self: Base, /, *args: P.args, **kwargs: P.kwargs) -> Request:
+        with self._state.call(nonblocking_name) as connections:
+            context = CallContext(nonblocking_name, self, connections)
+            posted = declaration(context, *args, **kwargs)
+            return Request(execution.post(connections, nonblocking_name, posted))
+
+    nonblocking.__doc__ = f"Start {name}, and return its Request.\n\n    {declaration.__doc__}"
+    _, *parameters = inspect.signature(declaration).parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for call, its_name, result in ((blocking, name, "None"), (nonblocking, nonblocking_name, "Request")):
+        call.__name__, call.__qualname__ = its_name, f"Communicator.{its_name}"
+        signature = inspect.Signature([own, *parameters], return_annotation=result)
+        setattr(call, "__signature__", signature)  # noqa: B010
+    return blocking, nonblocking
