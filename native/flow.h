@@ -29,6 +29,7 @@ typedef struct {
     bool blocked;
     bool persisting;
     bool nodelay;
+    bool corked;
     bool orphaned;
     bool wants_space;
     bool readable_notified;
@@ -44,6 +45,7 @@ typedef struct {
     int64_t wire_bytes_sent;
     int64_t retransmits;
     int64_t path_mtu;
+    int64_t ttl;
     double user_timeout_s;
     double last_heard;
     double last_sent_at;
@@ -55,6 +57,7 @@ typedef struct {
     double pacing_timer;
     double close_at;
     double gap_at;
+    double cork_at;
     double keepalive_at;
     double trim_at;
     double path_mtu_until;

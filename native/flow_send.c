@@ -107,7 +107,8 @@ int64_t sn_flow_segment_end(const sn_flow *flow, int64_t start, int64_t budget, 
     sn_extent extent;
     sn_send_buffer_extent(buffer, start, snd->fin_queued, &extent);
     int64_t natural = extent.end;
-    bool flush = flow->connection.nodelay || extent.closed || snd->snd_sml <= snd->snd_una;
+    bool short_may_leave = !flow->connection.corked && (flow->connection.nodelay || snd->snd_sml <= snd->snd_una);
+    bool flush = extent.closed || short_may_leave;
     int64_t end = start + super_segment < limit ? start + super_segment : limit;
     if (end < start)
         end = start;
@@ -132,7 +133,7 @@ int64_t sn_flow_segment_end(const sn_flow *flow, int64_t start, int64_t budget, 
 /* Whether all that may have to be sent is new data and ACKs. */
 static bool sends_new_data_only(const sn_flow *flow)
 {
-    return sn_is_loss_free(flow) && !flow->connection.blocked && !flow->reassembly.has_repeated &&
+    return sn_is_loss_free(flow) && !flow->connection.blocked && !flow->connection.corked && !flow->reassembly.has_repeated &&
            !flow->recovery.must_send;
 }
 
@@ -218,7 +219,7 @@ uint32_t sn_flow_header(const sn_flow *flow, const sn_output *out, const uint8_t
     at = put16(at, 0);
     at = put16(at, identification);
     at = put16(at, 0x4000); /* do not fragment */
-    *at++ = 64;
+    *at++ = (uint8_t)flow->connection.ttl;
     *at++ = PROTOCOL_TCP;
     at = put16(at, 0);
     at = put32(at, (uint32_t)c->local_ip);

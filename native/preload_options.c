@@ -3,6 +3,7 @@
 #include "preload.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -48,9 +49,8 @@ static int to_protocol(int level, int name, const void *value, socklen_t size, c
         if (size < sizeof linger)
             return -EINVAL;
         memcpy(&linger, value, sizeof linger);
-        if (linger.l_onoff && linger.l_linger)
-            return -EOPNOTSUPP; /* a close that waits */
-        number = !!linger.l_onoff;
+        if (linger.l_onoff) /* the NIC sends what is written in any case; `close` does not wait for it */
+            number = linger.l_linger >= 0 && linger.l_linger < INT_MAX ? linger.l_linger + 1 : INT_MAX;
     } else if (size >= sizeof number) {
         memcpy(&number, value, sizeof number);
     } else if (size && level == IPPROTO_IP) {
@@ -166,7 +166,7 @@ static int from_nic(const sp_stream *stream, int level, int name, void *value, s
         return give(text, strlen(text) + 1, value, size);
     const int number = (int)sp_integer(found, 0);
     if (level == SOL_SOCKET && name == SO_LINGER)
-        return give(&(struct linger){number, 0}, sizeof(struct linger), value, size);
+        return give(&(struct linger){number > 0, number > 0 ? number - 1 : 0}, sizeof(struct linger), value, size);
     return give_number(number, value, size);
 }
 

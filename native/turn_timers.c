@@ -57,7 +57,8 @@ bool sn_turn_unschedule(sn_turn *t, sn_port *port)
 /* The earliest of the timers that Python runs. */
 static double deadline_in_python(const sn_connection *c)
 {
-    const double at[] = {c->rto_at, c->pto, c->reo_timer, c->close_at, c->keepalive_at, c->gap_at, c->trim_at};
+    const double at[] = {c->rto_at, c->pto, c->reo_timer, c->close_at, c->keepalive_at,
+                         c->gap_at, c->cork_at, c->trim_at};
     double first = INFINITY;
     for (unsigned i = 0; i < sizeof at / sizeof *at; i++)
         first = smaller(first, at[i]);

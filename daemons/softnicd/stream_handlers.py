@@ -26,9 +26,15 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
     (socket.SOL_SOCKET, socket.SO_REUSEADDR): ("reuse_address", 0, 2**31),
-    (socket.SOL_SOCKET, socket.SO_LINGER): ("reset_on_close", 0, 1),
+    (socket.SOL_SOCKET, socket.SO_REUSEPORT): ("reuse_port", 0, 2**31),
+    (socket.SOL_SOCKET, socket.SO_LINGER): ("linger", 0, 2**31),
+    (socket.IPPROTO_IP, socket.IP_TTL): ("ttl", 1, 255),
     (SOL_NIC, NIC_BLOCKS): ("blocks", 0, 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_CORK): ("cork", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_QUICKACK): ("quickack", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT): ("defer_accept_s", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_MAXSEG): ("max_segment", 88, 32767),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): ("keepalive_idle_s", 1, 32767),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): ("keepalive_interval_s", 1, 32767),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): ("keepalive_count", 1, 127),
@@ -42,7 +48,7 @@ _OFFLOADED_SETTINGS = frozenset(
         "keepalive_interval_s",
         "keepalive_count",
         "user_timeout_ms",
-        "reset_on_close",
+        "linger",
         "congestion",
     }
 )
@@ -90,10 +96,11 @@ class StreamHandlers:
             if stream.port or stream.connection is not None:
                 raise OSError(errno.EINVAL, "the stream is bound already")
             reuse = request.reuse or bool(stream.settings.reuse_address)
-            stream.port = self._streams.host.reserve(checked_port(request.port), reuse)
+            share = request.share or bool(stream.settings.reuse_port)
+            stream.port = self._streams.host.reserve(checked_port(request.port), reuse, share)
         else:
             fd = self._checked_fd(fd)
-            port = self._streams.host.reserve(checked_port(request.port), request.reuse)
+            port = self._streams.host.reserve(checked_port(request.port), request.reuse, request.share)
             stream = self._add(fd, client)
             stream.port = port
         stream.ip = address

@@ -15,7 +15,7 @@ from itertools import chain
 
 from softnic.nic.node import Node
 from softnic.packet import ipv4
-from softnic.tcp.connection import Closed, Established, Readable, Writable
+from softnic.tcp.connection import Closed, Connection, Established, Readable, Writable
 from softnic.tcp.events import EchoReply
 from softnic.tcp.listener import AcceptReady
 from softnic.tcp.liveness import PeerFound, PeerLost
@@ -89,6 +89,8 @@ class StreamPump:
                 self._hand_over(stream)
             else:
                 stream.push()
+                if stream.failed and not stream.blocked:
+                    self.drop(stream, self.now())
 
     def pull(self, now: float) -> None:
         """Moves applications' bytes to TCP."""
@@ -132,6 +134,8 @@ class StreamPump:
         if stream is None:
             if isinstance(event, Closed):
                 self.table.connection_closed(event.connection, now)
+            elif isinstance(event, Readable):
+                self._on_deferred(event.connection)
             return
         try:
             if stream.offloaded:
@@ -151,6 +155,12 @@ class StreamPump:
         stream.push()
         if error and stream.write_blocker and not stream.hung_up and stream.discard_write_blocker():
             self.table.fail_connect(stream, now)  # the application may connect again
+        elif error and stream.blocked and not stream.hung_up:
+            # What arrived before the error can be read, as with the kernel's sockets. Writers get the error at once.
+            self.table.detach(stream)
+            self.pulling.discard(stream)
+            stream.input_open = False
+            stream.shut(socket.SHUT_RD)
         elif error or not stream.output_open:
             self.drop(stream, now)
 
@@ -171,13 +181,14 @@ class StreamPump:
         """Raises OSError."""
         listener = self.host.listen(stream.ip, stream.port, backlog, self.now())
         stream.listen(listener)
+        stream.apply(self.now())
         self.table.by_listener[listener] = stream
         log.debug("stream %d listens at port %d", stream.number, stream.port)
 
     def _hand_over(self, listening: Stream) -> None:
         """Hands an application the connections that it is ready to accept."""
         listener = listening.listener
-        while listener is not None and listener.queue and listening.takes_record():
+        while listener is not None and (connection := self._acceptable(listening)) and listening.takes_record():
             try:
                 if self.table.full:
                     raise OSError(errno.ENOBUFS, "too many streams")
@@ -187,8 +198,7 @@ class StreamPump:
                 self.retry_at = self.now() + RETRY_S
                 return
             stream = self.table.add(nic_end.detach(), listening.settings)
-            connection = listener.accept()  # after all that may fail for lack of memory: it stays queued until here
-            assert connection is not None
+            listener.queue.remove(connection)  # after all that may fail for lack of memory
             now = self.now()
             stream.pid = listening.pid
             stream.loopback = self.table.loopback_of(connection)
@@ -207,6 +217,27 @@ class StreamPump:
             self.pulling.add(stream)
             if connection.state is State.CLOSED:  # it failed in the backlog; the application learns why from its status
                 self.drop(stream, now)
+
+    def _acceptable(self, listening: Stream) -> Connection | None:
+        """Returns the first connection that may be accepted: with TCP_DEFER_ACCEPT, one that has data."""
+        listener, defer_s = listening.listener, listening.settings.defer_accept_s
+        if listener is None or not listener.queue:
+            return None
+        if not defer_s:
+            return listener.queue[0]
+        for connection in listener.queue:
+            due = connection.unacked_since + defer_s  # nothing was sent since the handshake
+            if connection.received or connection.eof or connection.state is State.CLOSED or self.now() >= due:
+                return connection
+            self.retry_at = due if self.retry_at is None else min(self.retry_at, due)
+        return None
+
+    def _on_deferred(self, connection: Connection) -> None:
+        """Hands over a connection that its listener has kept until it had data."""
+        for listener, listening in self.table.by_listener.items():
+            if listening.settings.defer_accept_s and connection in listener.queue:
+                self._hand_over(listening)
+                return
 
     def _on_application_close(self, stream: Stream, now: float) -> None:
         if stream.listener is not None:

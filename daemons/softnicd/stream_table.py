@@ -90,7 +90,7 @@ class StreamTable:
         """Detaches a connection that failed to open. The stream keeps the error until it is read."""
         stream.failure = msgspec.structs.replace(self.info(stream, now), state=State.CLOSED.value)
         if stream.connection is not None:
-            self._detach(stream)
+            self.detach(stream)
             del self.by_connection[stream.connection]
             stream.connection = None
 
@@ -126,13 +126,14 @@ class StreamTable:
         closed.final = msgspec.structs.replace(self.info(closed.stream, now), state=State.CLOSED.value)
         closed.stream.connection = None  # frees its buffers
 
-    def _detach(self, stream: Stream) -> None:
+    def detach(self, stream: Stream) -> None:
+        """Has Python alone move the bytes of a stream."""
         stream.take_kept()
         if self.ports is not None:
             self.ports.remove(stream)
 
     def _remove(self, stream: Stream) -> None:
-        self._detach(stream)
+        self.detach(stream)
         del self.streams[stream.number]
         del self.by_fd[stream.socket.fileno()]
         if stream.connection is not None:
@@ -216,6 +217,7 @@ class StreamTable:
             tcp.mss,
             _auto(self._codec(stream), peer_codecs, flow) if connection.rcv.rcv_nxt else None,
             tcp.congestion,
+            closed=stream.hung_up,
         )
 
     def _codec(self, stream: Stream) -> str:

@@ -34,10 +34,11 @@ from softnic.ipc.control import (
     STREAM_BUFFER,
     StreamInfo,
 )
+from softnic.packet.ipv4 import DEFAULT_TTL
 from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
-from softnic.tcp.state import HANDSHAKE
+from softnic.tcp.state import HANDSHAKE, State
 
 READ_BYTES = 256 << 10
 """Of one read: the size of a super-segment."""
@@ -66,8 +67,20 @@ class Settings:
     """0: the NIC's default."""
     congestion: str = ""
     """Empty: the NIC's default."""
-    reset_on_close: int = 0
+    linger: int = 0
+    """SO_LINGER: 0: off; 1: reset on close; n + 1: `close` waits n seconds for the data written to be acknowledged."""
     reuse_address: int = 0
+    reuse_port: int = 0
+    cork: int = 0
+    quickack: int = 0
+    defer_accept_s: int = 0
+    """A connection is accepted once it has data, or after this time."""
+    max_segment: int = 0
+    ttl: int = DEFAULT_TTL
+
+    @property
+    def reset_on_close(self) -> bool:
+        return self.linger == 1
 
     @property
     def tag(self) -> Tag:
@@ -152,6 +165,11 @@ class Stream(PortFields):
     @property
     def connecting(self) -> bool:
         return self.connection is not None and self.connection.state in HANDSHAKE
+
+    @property
+    def failed(self) -> bool:
+        """Whether an error has ended the connection."""
+        return self.connection is not None and self.connection.state is State.CLOSED and bool(self.connection.error)
 
     @property
     def carries_bytes(self) -> bool:
@@ -302,12 +320,18 @@ class Stream(PortFields):
     # -- settings --------------------------------------------------------------------------------------------------
 
     def apply(self, now: float) -> None:
-        """Applies the settings to the connection, if there is one. A tag applies from the next byte written."""
+        """Applies the settings to connection or listener, if there is one. A tag applies from the next byte written."""
         connection, settings = self.connection, self.settings
+        if self.listener is not None:
+            self.listener.set_packets(settings.max_segment, settings.ttl)
         if connection is None:
             return
+        connection.set_max_segment(settings.max_segment, now)
+        connection.set_ttl(settings.ttl)
+        connection.set_quickack(bool(settings.quickack))
         if not self.offloaded:
             connection.set_nodelay(bool(settings.nodelay))
+            connection.set_cork(bool(settings.cork))
             connection.set_blocks(bool(settings.blocks))
         connection.set_user_timeout(settings.user_timeout_ms / 1000)
         if settings.congestion:

@@ -25,7 +25,10 @@ from collections.abc import Callable
 import msgspec
 
 VERSION = 3
-TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION")
+TCP_OPTIONS = (
+    *("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION"),
+    *("TCP_CORK", "TCP_QUICKACK", "TCP_DEFER_ACCEPT", "TCP_MAXSEG"),
+)
 """Options of SetOption at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
 names of algorithms."""
 MAX_MESSAGE = 1 << 18
@@ -87,6 +90,8 @@ class Bind(msgspec.Struct, frozen=True, tag=True):
     port: int
     reuse: bool = False
     stream: int = 0
+    share: bool = False
+    """SO_REUSEPORT: others that share the port may take it too."""
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
@@ -108,7 +113,8 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
 class SetOption(msgspec.Struct, frozen=True, tag=True):
     """setsockopt. A change of IP_TOS or NIC_CODEC applies from the next byte written to the stream. Reply: Done.
 
-    With stream 0 the value is only checked, so that errors are reported before there is a stream.
+    With stream 0 the value is only checked, so that errors are reported before there is a stream. SO_LINGER is 0 (off)
+    or the seconds + 1; only 1, a reset on close, concerns the NIC.
     """
 
     stream: int
@@ -307,6 +313,8 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Decision of codec = "auto", once there is one."""
     congestion: str = ""
     """Congestion control algorithm."""
+    closed: bool = False
+    """The application has closed all descriptors of the stream."""
 
     @property
     def ratio(self) -> float:

@@ -18,7 +18,6 @@ HEADER_BYTES = _PLAIN.size
 TIMESTAMP_BYTES = 12
 
 _DONT_FRAGMENT = 0x4000
-_TTL = 64
 _NOP = 1
 _EXPERIMENT = 0x534E4943
 _VERSION = 1
@@ -44,7 +43,7 @@ def pack_headers(segment: Segment, destination: bytes, source: bytes, identifica
         return _pack(segment, destination, source, identification, 5)
     return _STAMPED.pack(
         destination, source, 0x0800,
-        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst,
+        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, segment.ttl, 6, 0, segment.src, segment.dst,
         segment.sport, segment.dport, segment.seq, segment.ack, 0x80, segment.flags, segment.window, 0, 0,
         0x0101, 8, 10, timestamps[0], timestamps[1],
     )  # fmt: skip
@@ -54,7 +53,7 @@ def _pack(segment: Segment, destination: bytes, source: bytes, identification: i
     """Returns the headers without options; `words` is the length of the TCP header with options."""
     return _PLAIN.pack(
         destination, source, 0x0800,
-        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst,
+        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, segment.ttl, 6, 0, segment.src, segment.dst,
         segment.sport, segment.dport, segment.seq, segment.ack, words << 4, segment.flags, segment.window, 0, 0,
     )  # fmt: skip
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from softnic.packet.ipv4 import DEFAULT_TTL
+
 
 class Flags(IntFlag):
     """The TCP control bits (RFC 9293, section 3.1)."""
@@ -76,6 +78,8 @@ class Segment:
     """Sent: the tag's codec."""
     block_offset: int = 0
     """Sent: offset of the payload from the start of its tagged range, modulo 512."""
+    ttl: int = DEFAULT_TTL
+    """Sent: time to live of its packets."""
     frames: int = 1
     """Received: the number of its frames."""
     path_mtu: int = 0

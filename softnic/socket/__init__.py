@@ -7,8 +7,7 @@ errors) goes over the NIC's control socket.
 - A connecting file descriptor is not writable, and errors are the NIC's (softnic/socket/connection.py).
 - A change of IP_TOS takes effect exactly between the bytes sent before and after it.
 
-Only AF_INET and SOCK_STREAM are supported, and SO_LINGER only off or with 0 seconds (reset on close). docs/sockets.md
-lists all differences from the standard module.
+Only AF_INET and SOCK_STREAM are supported. docs/sockets.md lists all differences from the standard module.
 """
 
 from __future__ import annotations
@@ -117,6 +116,8 @@ class socket(TransferSocket):
         if fd >= 0 and state is not None and state.listening:
             with contextlib.suppress(OSError):
                 client(state.path).call(control.QueryStream(state.stream))
+        elif fd >= 0 and state is not None:
+            self._linger(state)
 
     # -- connecting ---------------------------------------------------------------------------------
 
@@ -199,7 +200,9 @@ class socket(TransferSocket):
             if state.adopted and option not in state.options:
                 state.options[option] = client(state.path).call(control.QueryOption(state.stream, level, name)).value
             value = state.options.get(option, "" if option in options.TEXTS else options.DEFAULTS.get(option, 0))
-            if option == options.CONGESTION:
+            if option == options.MAXSEG and state.peer:
+                value = info(self).mss
+            elif option == options.CONGESTION:
                 value = value or client(state.path).info().congestion
         elif option in options.CONSTANT:
             value = options.CONSTANT[option]
@@ -315,13 +318,15 @@ def create_server(
 ) -> socket:
     """Listens as the standard `create_server` does, on the NIC `nic`, with SO_REUSEADDR.
 
-    Raises ValueError for `reuse_port` and `dualstack_ipv6`, which a NIC does not support.
+    Raises ValueError for `dualstack_ipv6`, which a NIC does not support.
     """
-    if reuse_port or dualstack_ipv6:
-        raise ValueError("a NIC has neither SO_REUSEPORT nor IPv6")
+    if dualstack_ipv6:
+        raise ValueError("a NIC has no IPv6")
     server = socket(family, nic=nic)
     try:
         server.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR, 1)
+        if reuse_port:
+            server.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEPORT, 1)
         server.bind(address)
         server.listen(*([] if backlog is None else [backlog]))
     except OSError as error:

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import _socket
 import array
+import contextlib
 import errno
 import os
 import socket
+import time
 from select import POLLHUP, POLLIN, POLLOUT, poll
 
 from softnic.ipc import control, socket_state
 from softnic.ipc.control import StreamInfo
 from softnic.ipc.socket_state import client
 from softnic.socket import addresses
-from softnic.socket.options import NIC_OPTIONS
+from softnic.socket.options import IN_SYN, LINGER, NIC_OPTIONS
 
 _WRITE_BLOCKER = bytes(1 << 16)
+_UNACKNOWLEDGED = {"ESTABLISHED", "CLOSE-WAIT", "FIN-WAIT-1", "CLOSING", "LAST-ACK"}
+"""States in which bytes, or the FIN, may not be acknowledged yet."""
 
 
 def _was_refused(error: BaseException) -> bool:
@@ -49,7 +53,8 @@ class NicSocket(socket.socket):
         if state.stream:
             raise OSError(errno.EINVAL, "the socket is bound already")
         reuse = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEADDR)))
-        self._open(control.Bind(*address, reuse))
+        share = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEPORT)))
+        self._open(control.Bind(*address, reuse, share=share))
         state.bound = True
 
     def _connect(self, target: tuple[str, int]) -> None:
@@ -66,7 +71,8 @@ class NicSocket(socket.socket):
         if self._hung_up():
             self._renew()
         if state.bound and not state.stream:
-            self._open(control.Bind(*state.local, True))
+            share = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEPORT)))
+            self._open(control.Bind(*state.local, True, share=share))
         with state.lock:
             self._start(target)
         timeout = self.gettimeout()
@@ -81,6 +87,8 @@ class NicSocket(socket.socket):
     def _start(self, target: tuple[str, int]) -> None:
         """Starts a connection, while this file descriptor is not writable."""
         state = self._state
+        if not state.stream and not state.options.keys().isdisjoint(IN_SYN):
+            self._open(control.Open())
         blocker = self._block_until_connected()
         state.target, state.ended = target, False
         try:
@@ -153,8 +161,8 @@ class NicSocket(socket.socket):
             return True  # the NIC is gone, or was replaced
         return bool(info.state == "CLOSED")
 
-    def _open(self, request: control.Bind | control.Connect) -> None:
-        """Binds or connects. Passes the NIC its end of the pair, unless it has it, and the options set so far."""
+    def _open(self, request: control.Open | control.Bind | control.Connect) -> None:
+        """Opens, binds or connects. Passes the NIC its end of the pair, unless it has it, and the options so far."""
         state = self._state
         new = not state.stream
         if new and state.nic_end < 0:  # closed by on_detach
@@ -191,6 +199,25 @@ class NicSocket(socket.socket):
             os.close(fresh)
         self.settimeout(timeout)
         state.stream = 0
+
+    @staticmethod
+    def _linger(state: socket_state.SocketState) -> None:
+        """Waits after the close, for SO_LINGER's time at most, until the peer has acknowledged all bytes.
+
+        Not if another process, or a duplicate, keeps the stream open.
+        """
+        value = state.options.get(LINGER, 0)
+        if not isinstance(value, int) or value <= 1 or state.peer is None:
+            return
+        end, pause_s = time.monotonic() + value - 1, 0.001
+        with contextlib.suppress(OSError):  # the NIC has ended, or has forgotten the stream
+            while True:
+                info = client(state.path).call(control.QueryStream(state.stream))
+                left_s = end - time.monotonic()
+                if not info.closed or info.state not in _UNACKNOWLEDGED or left_s <= 0:
+                    return
+                time.sleep(min(pause_s, left_s))
+                pause_s = min(2 * pause_s, 0.05)
 
     def _status(self) -> StreamInfo:
         """Returns the stream's state and clears its pending error."""

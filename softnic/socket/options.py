@@ -18,19 +18,28 @@ NIC_OPTIONS = {
     (SOL_NIC, NIC_BLOCKS),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
     (socket.SOL_SOCKET, socket.SO_LINGER),
+    (socket.SOL_SOCKET, socket.SO_REUSEPORT),
+    (socket.IPPROTO_IP, socket.IP_TTL),
     *((socket.IPPROTO_TCP, getattr(socket, name)) for name in TCP_OPTIONS),
 }
 CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
 TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
 """Options with text values."""
 REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
-_UNSUPPORTED = {socket.SO_REUSEPORT, socket.SO_BINDTODEVICE}
+_UNSUPPORTED = {socket.SO_BINDTODEVICE}
 """At SOL_SOCKET: options that a Unix socket would accept without effect."""
-_LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
+MAXSEG = (socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+_TTL = (socket.IPPROTO_IP, socket.IP_TTL)
+_DEFAULT_TTL = 64
+IN_SYN = {MAXSEG, _TTL}
+"""Options that concern the first packet of a connection."""
+LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
 DEFAULTS: dict[tuple[int, int], int] = {
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): control.KEEPALIVE_IDLE_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): control.KEEPALIVE_INTERVAL_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): control.KEEPALIVE_COUNT,
+    MAXSEG: 536,
+    _TTL: _DEFAULT_TTL,
 }
 """Defaults of numeric options other than 0."""
 CONSTANT = {
@@ -58,7 +67,7 @@ def to_protocol(level: int, name: int, value: Any) -> int | str:
     Raises
     ------
     OSError
-        EINVAL if there are too few bytes, EOPNOTSUPP for an SO_LINGER that waits.
+        EINVAL if there are too few bytes.
     TypeError
         The value is neither an integer nor bytes (nor, for an option with a text value, a str).
     """
@@ -69,21 +78,19 @@ def to_protocol(level: int, name: int, value: Any) -> int | str:
         number = operator.index(value)
     except TypeError:
         return _from_bytes(level, name, bytes(memoryview(value)))
-    if (level, name) == _LINGER:
+    if (level, name) == LINGER:
         raise OSError(errno.EINVAL, "SO_LINGER takes two integers: struct.pack('ii', on, seconds)")
     if not -(2**31) <= number < 2**31:
         raise OverflowError(f"{control.option_name(level, name)} is a 32-bit integer, not {number}")
-    return number
+    return _DEFAULT_TTL if (level, name) == _TTL and number == -1 else number  # ip(7): -1 means the default
 
 
 def _from_bytes(level: int, name: int, raw: bytes) -> int:
-    if (level, name) == _LINGER:
+    if (level, name) == LINGER:
         if len(raw) < 8:
             raise OSError(errno.EINVAL, "SO_LINGER takes two integers: struct.pack('ii', on, seconds)")
-        on, seconds = struct.unpack_from("ii", raw)
-        if on and seconds:
-            raise OSError(errno.EOPNOTSUPP, "SO_LINGER must be off or have 0 seconds (reset on close)")
-        return int(bool(on))
+        on, seconds = struct.unpack_from("iI", raw)
+        return min(seconds + 1, 2**31 - 1) if on else 0
     if len(raw) < 4 and not (raw and level == socket.IPPROTO_IP):  # Linux accepts a single byte there
         raise OSError(errno.EINVAL, f"{control.option_name(level, name)} takes an integer of 4 bytes, not {len(raw)}")
     return int.from_bytes(raw[:4], sys.byteorder, signed=len(raw) >= 4)
@@ -95,7 +102,7 @@ def from_protocol(level: int, name: int, value: int | str, length: int | None) -
         return value.encode()[:length]
     if length is None:
         return value
-    packed = struct.pack("ii", value, 0) if (level, name) == _LINGER else struct.pack("i", value)
+    packed = struct.pack("ii", value > 0, max(0, value - 1)) if (level, name) == LINGER else struct.pack("i", value)
     return packed[:length]
 
 

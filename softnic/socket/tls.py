@@ -46,10 +46,13 @@ class TlsMixin(ssl.SSLSocket):
         return cast("ssl.SSLSocket", wrapper._create(sock, *args, **kwargs))
 
     def read(self: Any, len: int = 1024, buffer: Any = None) -> Any:
-        """Reads as ssl's method does, but raises the error of a connection that failed."""
+        """Reads as ssl's method does, but raises the error of a connection that failed.
+
+        A reset is an end of stream without close_notify, as for ssl's method with a kernel's socket.
+        """
         try:
             return self._read(len, buffer)
-        except ssl.SSLEOFError:
+        except (ssl.SSLEOFError, ConnectionResetError):
             if not self.suppress_ragged_eofs:
                 raise
             return b"" if buffer is None else 0

@@ -30,15 +30,16 @@ def _transfer(
     """Wraps a method that moves bytes: it needs a connection, and raises the NIC's error for the pair's.
 
     With `ends`, a result of no bytes may be the end of the stream, which is checked for an error. `flags_at` is the
-    index of the argument with send flags.
+    index of the argument with flags.
     """
 
     @functools.wraps(plain)
     def transfer(self: TransferSocket, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._state.peer is None:
             self._settle()
-        if len(args) > flags_at and cast("int", args[flags_at]) & _MSG_OOB:
-            raise OSError(errno.EOPNOTSUPP, "a NIC does not send urgent data (RFC 6093 advises against it)")
+        flags = args[flags_at] if len(args) > flags_at else kwargs.get("flags", 0)
+        if isinstance(flags, int) and flags & _MSG_OOB:
+            raise OSError(errno.EOPNOTSUPP, "a NIC has no urgent data, MSG_OOB (RFC 6093 advises against it)")
         try:
             moved = plain(self, *args, **kwargs)
         except ConnectionError as error:
@@ -61,12 +62,12 @@ class TransferSocket(NicSocket):
 
     __slots__ = ()
 
-    recv = _transfer(socket.socket.recv, ends=True)
-    recv_into = _transfer(socket.socket.recv_into, ends=True)
-    recvmsg = _transfer(socket.socket.recvmsg, ends=True)
-    recvmsg_into = _transfer(socket.socket.recvmsg_into, ends=True)
-    recvfrom = _transfer(socket.socket.recvfrom, ends=True)
-    recvfrom_into = _transfer(socket.socket.recvfrom_into, ends=True)
+    recv = _transfer(socket.socket.recv, ends=True, flags_at=1)
+    recv_into = _transfer(socket.socket.recv_into, ends=True, flags_at=2)
+    recvmsg = _transfer(socket.socket.recvmsg, ends=True, flags_at=2)
+    recvmsg_into = _transfer(socket.socket.recvmsg_into, ends=True, flags_at=2)
+    recvfrom = _transfer(socket.socket.recvfrom, ends=True, flags_at=1)
+    recvfrom_into = _transfer(socket.socket.recvfrom_into, ends=True, flags_at=2)
     send = _send
     sendall = _transfer(socket.socket.sendall, flags_at=1)
     sendmsg = _transfer(socket.socket.sendmsg, flags_at=2)

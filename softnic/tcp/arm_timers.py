@@ -73,6 +73,13 @@ def arm_gap(c: Flow, at: float) -> None:
         c.tcp.schedule(c)
 
 
+def arm_cork(c: Flow, at: float) -> None:
+    """Sets when a short segment leaves a corked connection; NEVER stops the timer."""
+    c.cork_at = at
+    if at < c.scheduled_at:
+        c.tcp.schedule(c)
+
+
 def arm_close(c: Flow, at: float) -> None:
     """Sets the end of TIME-WAIT, or of an orphan without progress."""
     c.close_at = at
@@ -80,4 +87,4 @@ def arm_close(c: Flow, at: float) -> None:
 
 def stop_all(c: Flow) -> None:
     """Ends every timer of this module."""
-    c.rto_at = c.pto = c.reo_timer = c.pacing_timer = c.close_at = c.gap_at = NEVER
+    c.rto_at = c.pto = c.reo_timer = c.pacing_timer = c.close_at = c.gap_at = c.cork_at = NEVER

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.arm_timers import arm_close
-from softnic.tcp.flow import Flow, FlowServices
+from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.info import ConnectionInfo, info_of
 from softnic.tcp.keepalive import set_keepalive
 from softnic.tcp.output import request_ack
+from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.transitions import abort, on_fin_queued
 
@@ -194,6 +195,29 @@ class Connection(Flow):
     def set_nodelay(self, nodelay: bool) -> None:
         """TCP_NODELAY: short segments do not wait for acknowledgements."""
         self.nodelay = nodelay
+
+    def set_cork(self, corked: bool) -> None:
+        """TCP_CORK: short segments wait for more data, for `output.CORK_S` at most."""
+        if corked != self.corked:
+            self.corked = corked
+            self.tcp.wake(self)
+
+    def set_quickack(self, quick: bool) -> None:
+        """TCP_QUICKACK: acknowledges all data at once. Unlike Linux's, it lasts until it is unset."""
+        self.delayed_ack.set_quick(quick)
+        if quick and self.delayed_ack.at < NEVER:
+            request_ack(self)
+
+    def set_max_segment(self, mss: int, now: float) -> None:
+        """TCP_MAXSEG: limits the MSS, of the peer too if our SYN is not sent yet; 0: no limit."""
+        if mss != self.user_mss:
+            self.user_mss = mss
+            if self.state not in HANDSHAKE:
+                update_mss(self, now)
+
+    def set_ttl(self, ttl: int) -> None:
+        """IP_TTL: time to live of the packets."""
+        self.ttl = ttl
 
     def set_user_timeout(self, seconds: float) -> None:
         """TCP_USER_TIMEOUT: unacknowledged data for this time ends the connection; 0 restores the default."""

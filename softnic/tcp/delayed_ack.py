@@ -17,6 +17,8 @@ from __future__ import annotations
 from softnic._flow import DelayedAckFields, Memory
 
 NEVER = float("inf")
+_NEVER_LIKELY = 1 << 60
+"""As many replies in a row as no application gives."""
 
 
 class DelayedAck(DelayedAckFields):
@@ -44,3 +46,14 @@ class DelayedAck(DelayedAckFields):
         self.at = NEVER
         self.arrived_at = -NEVER
         self.needed = 1
+
+    @property
+    def quick(self) -> bool:
+        """No ACK is delayed (TCP_QUICKACK)."""
+        return self.needed >= _NEVER_LIKELY
+
+    def set_quick(self, quick: bool) -> None:
+        """Ends delays, or begins anew with them."""
+        if quick != self.quick:
+            self.needed = _NEVER_LIKELY if quick else 1
+            self.answers = 0

@@ -104,7 +104,7 @@ def segment_of(flow: Flow, out: Any) -> Segment:
     start, end, _, sequence, ack, flags, window, value, echo = _OUTPUT.unpack_from(ffi.buffer(out))
     (src, sport), (dst, dport) = flow.local, flow.peer
     stamps = (value, echo) if flow.use_timestamps else None
-    segment = Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=flow)
+    segment = Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=flow, ttl=flow.ttl)
     if end > start:
         add_payload(flow, segment, start, end)
     return segment

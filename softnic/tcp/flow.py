@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from softnic._flow import ConnectionFields
 from softnic._native import ffi
 from softnic.packet import ipv4
+from softnic.packet.ipv4 import DEFAULT_TTL
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.autotune import ReceiveTuning, SendTuning
@@ -107,7 +108,7 @@ class Flow(ConnectionFields):
         *("snd", "rcv", "rtt", "congestion", "recovery", "rack", "pacer", "timestamps", "delayed_ack"),
         *("receive_tuning", "send_tuning"),
         *("state", "error", "error_message", "ended", "soft_error", "listener", "peer_scales", "peer_codecs"),
-        *("keepalive", "reported_mtu", "nic"),
+        *("keepalive", "reported_mtu", "nic", "user_mss"),
     )
 
     # flow.py
@@ -144,6 +145,12 @@ class Flow(ConnectionFields):
     # connection.py
     nodelay: bool
     """Short segments do not wait for ACKs (TCP_NODELAY)."""
+    corked: bool
+    """Short segments wait for more data, until `cork_at` (TCP_CORK)."""
+    user_mss: int
+    """Limit of the MSS in both directions (TCP_MAXSEG); 0: none."""
+    ttl: int
+    """Of the IPv4 headers (IP_TTL)."""
     user_timeout_s: float
     orphaned: bool
     """The application has closed the connection."""
@@ -197,6 +204,8 @@ class Flow(ConnectionFields):
     """End of TIME-WAIT, or of an orphan that makes no progress."""
     gap_at: float
     """When out-of-order data is dropped."""
+    cork_at: float
+    """When a short segment is sent although the flow is corked."""
 
     # keepalive.py
     keepalive: tuple[float, float, int] | None
@@ -260,11 +269,12 @@ class Flow(ConnectionFields):
             config.trim_after_s,
         )
         self.user_timeout_s = config.user_timeout_s
+        self.user_mss, self.ttl = 0, DEFAULT_TTL
         self.peer_scales, self.peer_codecs = False, None
         self.keepalive = self.reported_mtu = self.nic = None
         self.turn_bytes = TURN_BYTES
         self.last_challenge = -NEVER
-        self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.close_at = self.gap_at = NEVER
+        self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.close_at = self.gap_at = self.cork_at = NEVER
         self.keepalive_at = self.trim_at = self.path_mtu_until = self.scheduled_at = NEVER
         self.syn_sent_at = self.last_heard = self.last_sent_at = self.unacked_since = now
 
@@ -303,6 +313,7 @@ class Flow(ConnectionFields):
             self.keepalive_at,
             self.delayed_ack.at,
             self.gap_at,
+            self.cork_at,
             self.trim_at,
         )
 

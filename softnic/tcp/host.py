@@ -89,9 +89,9 @@ class Host:
         """Starts connecting: `Established` or `Closed` follows. Raises OSError as TcpStack.connect."""
         return self.tcp.connect(dst, dport, now, sport)
 
-    def reserve(self, port: int, reuse: bool = False) -> int:
-        """Reserves a local port, 0 for any, until `release`. Raises OSError EADDRINUSE."""
-        return self.tcp.reserve(port, reuse)
+    def reserve(self, port: int, reuse: bool = False, share: bool = False) -> int:
+        """Reserves a local port, 0 for any, until `release`, as TcpStack.reserve. Raises OSError EADDRINUSE."""
+        return self.tcp.reserve(port, reuse, share)
 
     def release(self, port: int) -> None:
         self.tcp.release(port)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from softnic.packet.ipv4 import DEFAULT_TTL
 from softnic.packet.segment import Flags, Options, Segment
 from softnic.tcp import seq, syn_cookies
 from softnic.tcp.arm_timers import arm_rto
@@ -59,12 +60,19 @@ class Listener:
         self.half_open: dict[Connection, None] = {}
         """In the order of their SYNs."""
         self.queue: deque[Connection] = deque()
+        self.user_mss = 0
+        """TCP_MAXSEG of its connections; 0: no limit."""
+        self.ttl = DEFAULT_TTL
         self._cookies_until = float("-inf")
         """Until when ACKs of cookies may arrive."""
         self.closed = False
 
     def set_backlog(self, backlog: int) -> None:
         self.backlog = max(0, backlog)
+
+    def set_packets(self, user_mss: int, ttl: int) -> None:
+        """TCP_MAXSEG (0: no limit) and IP_TTL of its further connections."""
+        self.user_mss, self.ttl = user_mss, ttl
 
     @property
     def full(self) -> bool:
@@ -91,6 +99,8 @@ class Listener:
     def _open(self, s: Segment, now: float, old: Flow | None = None) -> Connection:
         """Creates a half-open connection."""
         flow = self._tcp.open(s, now, old)
+        flow.set_max_segment(self.user_mss, now)
+        flow.set_ttl(self.ttl)
         flow.listener = self
         open_passive(flow)
         self.half_open[flow] = None
@@ -118,7 +128,8 @@ class Listener:
         tcp.counters.cookies_sent += 1
         reply = Segment(s.dst, s.src, s.dport, s.sport, tcp.cookies.number(s, now), seq.number(s.seq, 1), SYN | ACK)
         reply.window = 0xFFFF
-        reply.options = Options(tcp.config.mtu - 40, remembered=False)
+        reply.options = Options(min(tcp.config.mtu - 40, self.user_mss or 0xFFFF), remembered=False)
+        reply.ttl = self.ttl
         if s.timestamps is not None:
             value = Timestamps(tcp.timestamp_offset(s.src)).value(now)
             reply.timestamps = syn_cookies.stamp(value, s), s.timestamps[0]

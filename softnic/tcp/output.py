@@ -7,8 +7,8 @@ these carried it.
 
 New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames. A short
 segment waits while another short one is in flight (Nagle's algorithm in Minshall's variant: the end of a long write
-does not wait) unless `nodelay`, a tag change or a FIN ends it. A segment shortened by the peer's window waits for a
-larger window (silly window avoidance) until the persist timer forces it.
+does not wait) unless `nodelay`, a tag change or a FIN ends it. A corked connection sends none for CORK_S. A segment
+shortened by the peer's window waits for a larger window (silly window avoidance) until the persist timer forces it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ import struct
 from softnic._native import lib
 from softnic.packet.segment import Flags, Options, Segment, Transmitted
 from softnic.tcp import seq
-from softnic.tcp.arm_timers import arm_rto, start_rto
+from softnic.tcp.arm_timers import arm_cork, arm_rto, start_rto
 from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.send_buffer import LONGEST_BLOCK
 from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
+CORK_S = 0.2
+"""For how long TCP_CORK holds a short segment back, as in Linux."""
 _NUMBERS = struct.Struct("=24x6I")  # of an sn_output: sequence and ACK number, flags, window, timestamps
 
 
@@ -91,7 +93,8 @@ def _send_syn(c: Flow, now: float) -> int:
         segment.timestamps = (c.timestamps.value(now), 0)
     scale = c.tcp.config.window_scale if not passive or c.peer_scales else None
     permitted = c.use_sack or not passive
-    segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
+    mss = min(c.tcp.config.mtu - 40, c.user_mss or 0xFFFF)
+    segment.options = Options(mss=mss, window_scale=scale, sack_permitted=permitted)
     result = c.tcp.transmit(segment, 1, now)
     if result is None:
         return 0  # still due: `TcpStack.resolved` or the timer retries
@@ -109,7 +112,7 @@ def _segment(c: Flow, now: float, position: int, flags: int) -> Segment:
     sequence, ack, _, window, value, echo = _NUMBERS.unpack_from(tcp.out_fields)
     (src, sport), (dst, dport) = c.local, c.peer
     stamps = (value, echo) if c.use_timestamps else None
-    return Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=c)
+    return Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=c, ttl=c.ttl)
 
 
 def count_sent(c: Flow, result: Transmitted | None) -> int:
@@ -266,6 +269,8 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
         return 0
     fin = snd.fin_queued and end == written and end < snd.snd_una + snd.snd_wnd
     if end == start and not fin:
+        if c.corked and c.cork_at == NEVER:
+            arm_cork(c, now + CORK_S)
         return 0
     result = _send_range(c, now, start, end, fin, budget)
     if result is None:

@@ -1,10 +1,11 @@
 """Length of frames to a peer: path MTU discovery (RFC 1191), and the stream bytes that one frame carries.
 
-A frame is no longer than the link, the MSS of the peer's SYN (RFC 9293, section 3.7.1) and the path allow. An ICMP
-"fragmentation needed" is believed only if the segment in question stays unacknowledged for a retransmission timeout
-(RFC 5927, section 7.2), because a segment that arrives cannot have been too long. It then applies to all connections to
-that address, never below `LEAST_PATH_MTU`, for `pmtu_cache.LIFETIME_S`. A router that reports no MTU is taken to have
-the next lower one of RFC 1191's table. Paths that drop long packets silently are not detected (RFC 4821 would).
+A frame is no longer than the link, the MSS of the peer's SYN (RFC 9293, section 3.7.1), TCP_MAXSEG and the path allow.
+An ICMP "fragmentation needed" is believed only if the segment in question stays unacknowledged for a retransmission
+timeout (RFC 5927, section 7.2), because a segment that arrives cannot have been too long. It then applies to all
+connections to that address, never below `LEAST_PATH_MTU`, for `pmtu_cache.LIFETIME_S`. A router that reports no MTU is
+taken to have the next lower one of RFC 1191's table. Paths that drop long packets silently are not detected (RFC 4821
+would).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def update_mss(c: Flow, now: float) -> None:
     """Sets the frame length from what is known: after the peer's SYN, when the path narrows, when that expires."""
     link = c.tcp.config.mtu
     known, c.path_mtu_until = c.tcp.path_mtus.get(c.peer[0], now)
-    mss = max(_MIN_MSS, min(c.snd.peer_mss, (known or link) - _IP_TCP))
+    mss = max(_MIN_MSS, min(c.snd.peer_mss, (known or link) - _IP_TCP, c.user_mss or 0xFFFF))
     c.path_mtu = mss + _IP_TCP if mss + _IP_TCP < link else 0
     c.snd.set_mss(mss - (_TIMESTAMPS if c.use_timestamps else 0))
     c.congestion.set_smss(_ETHERNET + _IP_TCP + mss)

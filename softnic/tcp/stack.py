@@ -84,8 +84,10 @@ class TcpStack:
         self._connections: dict[Key, Connection] = {}
         self.lookup: Callable[[Key], Connection | None] = self._connections.get
         """The flow of a `Key`, TIME-WAIT included; None: there is none."""
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[int, list[Listener]] = {}
         self._reserved: Counter[int] = Counter()
+        self._shared: set[int] = set()
+        """Reserved ports on which there may be several listeners."""
         self._local_ports: Counter[int] = Counter()
         self._time_waits: OrderedDict[Key, Flow] = OrderedDict()
         self._fast_path = FastPath(send_output) if config.fast_path else None
@@ -97,13 +99,20 @@ class TcpStack:
 
     # Ports
 
-    def reserve(self, port: int, reuse: bool) -> int:
-        """Takes a local port (0: any free one), as bind() does. Returns it. Raises OSError EADDRINUSE."""
+    def reserve(self, port: int, reuse: bool, share: bool = False) -> int:
+        """Takes a local port (0: any free one), as bind() does; `share`: others that share it may take it too.
+
+        Returns it. Raises OSError EADDRINUSE.
+        """
         if not port:
             port = self._free_port(lambda port: not self._local_ports[port])
-        elif self._reserved[port] or port in self._listeners or (self._local_ports[port] and not reuse):
-            raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
+        elif not (share and port in self._shared):
+            reuse = reuse or share
+            if self._reserved[port] or port in self._listeners or (self._local_ports[port] and not reuse):
+                raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
         self._reserved[port] += 1
+        if share:
+            self._shared.add(port)
         return port
 
     def release(self, port: int) -> None:
@@ -111,6 +120,7 @@ class TcpStack:
         self._reserved[port] -= 1
         if self._reserved[port] <= 0:
             del self._reserved[port]
+            self._shared.discard(port)
 
     def _free_port(self, usable: Callable[[int], bool]) -> int:
         start = self.rng.randrange(len(_EPHEMERAL))
@@ -131,14 +141,25 @@ class TcpStack:
             raise _error(errno.EADDRNOTAVAIL, f"{ipv4.text(ip)} is not this node's address")
         if not port:
             port = self._free_port(lambda port: not self._local_ports[port])
-        if port in self._listeners:
+        if port in self._listeners and port not in self._shared:
             raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
-        listener = self._listeners[port] = Listener(self, ip, port, backlog, self._remove_listener)
+        listener = Listener(self, ip, port, backlog, self._remove_listener)
+        self._listeners.setdefault(port, []).append(listener)
         return listener
 
     def _remove_listener(self, listener: Listener) -> None:
-        if self._listeners.get(listener.port) is listener:
-            del self._listeners[listener.port]
+        sharing = self._listeners.get(listener.port, [])
+        if listener in sharing:
+            sharing.remove(listener)
+            if not sharing:
+                del self._listeners[listener.port]
+
+    def _listener_of(self, s: Segment) -> Listener | None:
+        """Returns the listener for a segment: of those that share its port always the same one for a peer."""
+        sharing = self._listeners.get(s.dport)
+        if not sharing:
+            return None
+        return sharing[hash((s.src, s.sport)) % len(sharing)] if len(sharing) > 1 else sharing[0]
 
     def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
         """Starts a connection. Raises OSError EADDRINUSE if the four addresses and ports are already connected."""
@@ -208,7 +229,7 @@ class TcpStack:
 
     def _receive_unknown(self, s: Segment, old: Flow | None, now: float) -> None:
         """Handles a segment that belongs to no connection, or may replace an `old` one."""
-        listener = self._listeners.get(s.dport)
+        listener = self._listener_of(s)
         if listener is not None and ipv4.is_loopback(listener.ip) and s.src != self.ip:
             listener = None
         kind = s.flags & (ACK | RST | SYN)

@@ -17,7 +17,7 @@ import errno
 
 from softnic.tcp import keepalive
 from softnic.tcp.ack import on_pto, on_reo_timer
-from softnic.tcp.arm_timers import arm_gap, arm_persist_probe, arm_rto, on_recovery_timeout, stop_pacing
+from softnic.tcp.arm_timers import arm_cork, arm_gap, arm_persist_probe, arm_rto, on_recovery_timeout, stop_pacing
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import request_ack, request_syn, send_new, send_probe, send_reset
 from softnic.tcp.path_mtu import confirm_pmtu
@@ -53,6 +53,9 @@ def on_timer(c: Flow, now: float) -> None:
     if now >= c.gap_at:
         arm_gap(c, NEVER)
         c.rcv.prune()
+    if now >= c.cork_at:
+        arm_cork(c, NEVER)
+        send_new(c, now, 1, force=True)
     if now >= c.trim_at:
         trim_buffers(c, now)
 

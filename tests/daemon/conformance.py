@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import select
 import socket as _socket
 import subprocess
@@ -26,14 +25,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tests.daemon.conformance_known import RACES, SUITES, may_pass, reason_of
+from tests.daemon.conformance_known import SUITES, may_pass, reason_of
 from tests.daemon.nics import running
 
 HUNG_S = 60.0
 PYTHON = (3, 11)
 """The version of CPython whose tests conformance_known.py describes."""
-TRIES = 12
-"""Number of attempts for the tests in conformance_known.RACES."""
 MARK = "CONFORMANCE "
 LOOPBACK = "127.0.0.1"
 
@@ -88,9 +85,6 @@ def run(patterns: Sequence[str] = (), suites: Iterable[str] = tuple(SUITES)) -> 
                 names = [line.removeprefix(MARK).strip() for line in process.stdout.read().decode().splitlines()]
             left = [name for name in names if not patterns or any(pattern in name for pattern in patterns)]
             outcomes |= run_all(left, nic.ip, environment)
-            for _ in range(TRIES - 1):
-                again = [name for name in left if outcomes[name][0] == "failed" and re.search(RACES, name)]
-                outcomes |= run_all(again, nic.ip, environment)
     return outcomes
 
 

@@ -36,7 +36,6 @@ EXPECTED: dict[str, str] = {
     r"test_sock_lowlevel\.\w+\.test_(recvfrom|recvfrom_into|sendto_blocking)$": _UDP,
     r"test_sendfile\.\w+\.test_sendfile_not_supported$": _UDP,
     r"GeneralModuleTests\.test_unknown_socket_family_repr$": "another address family: a NIC carries IPv4",
-    r"CreateServerTest\.test_reuse_port$": "SO_REUSEPORT: one listener has a port of a node",
     r"TestFTPClass\.test_abort$": "urgent data (MSG_OOB): RFC 6093 advises against it",
     r"ContextTests\.test_context_custom_class$": "a custom class in SSLContext.sslsocket_class that derives from "
     "ssl.SSLSocket: to wrap a NIC's sockets, derive it from softnic.socket.SSLSocket",
@@ -49,9 +48,6 @@ EITHER: dict[str, str] = {
     "bound the descriptor, not the NIC's TCP: all bytes may be on their way before the peer closes",
 }
 """Tests whose outcome depends on timing that no network guarantees, and why."""
-RACES = r"SimpleBackgroundTests|ThreadedTests|TestSSLDebug|TestPostHandshakeAuth"
-"""Tests of a server that stops if a client closes with unread data in flight (session tickets of TLS 1.3). Whether
-they arrive in time is a race, so a failed test is repeated."""
 
 
 def reason_of(name: str) -> str:

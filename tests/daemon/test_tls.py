@@ -165,16 +165,25 @@ def test_floats_are_compressed_after_unwrap(nics: list[Nic]) -> None:
         assert socket.info(a).ratio > 2
 
 
-def test_a_reset_is_an_error_and_not_an_end_of_stream(nics: list[Nic]) -> None:
+def test_a_reset_is_an_error_where_ssl_does_not_suppress_it(nics: list[Nic]) -> None:
     calls: list[Callable[[socket.SSLSocket], object]]
     calls = [lambda s: s.recv(1), lambda s: s.recv_into(bytearray(1)), lambda s: s.unwrap()]
     for call in calls:
         with secured(nics) as (a, b):
             peer = a.getpeername()[0]
+            a.suppress_ragged_eofs = False  # type: ignore[attr-defined]
             b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             b.close()
             with pytest.raises(ConnectionResetError, match=peer):
                 call(a)
+
+
+def test_a_reset_ends_reading_as_with_kernel_sockets(nics: list[Nic]) -> None:
+    """OpenSSL's result of a failed read has no errno: ssl takes it for an end of stream without close_notify."""
+    with secured(nics) as (a, b):
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        b.close()
+        assert a.recv(1) == b""
 
 
 def test_ssl_decides_about_an_end_of_stream_without_close_notify(nics: list[Nic]) -> None:
