@@ -9,7 +9,7 @@ from typing import Any
 
 from softnic.comm.constants import BSEND_OVERHEAD, ERR_BUFFER
 from softnic.comm.errors import ArgumentError
-from softnic.comm.message_spec import flat
+from softnic.comm.message_spec import flat_bytes
 from softnic.comm.pending import Operation, SendOperation
 from softnic.comm.request_sets import wait_for
 from softnic.comm.state import CommunicatorState
@@ -34,7 +34,7 @@ class AttachedBuffer:
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         unlimited = buffer is None or isinstance(buffer, BufferAutomatic)
-        self._size: float = float("inf") if unlimited else flat(buffer, what="the buffer to attach").nbytes
+        self._size: float = float("inf") if unlimited else flat_bytes(buffer, "the buffer to attach").nbytes
         self._messages: dict[SendOperation, int] = {}
 
     def reserve(self, size: int) -> None:

@@ -127,6 +127,8 @@ def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks:
     array = _memory(spec, what)
     if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # of ml_dtypes
         array = array.view(np.uint16).view(BFLOAT16)
+    elif array.dtype.kind == "V" and array.dtype.names is None:  # elements of a size, and no more is known
+        array = _in_memory_order(array, what).view(np.uint8)
     elif array.dtype.kind == "S" and array.dtype.itemsize == 1:
         array = array.view(np.int8)
     if kind_of(array.dtype) not in _KINDS:

@@ -79,7 +79,7 @@ class MessageCalls(Base):
         operation = SendOperation(connections.engine, call, dest, transfer)
         if mode is SendMode.BUFFERED:
             bsend.keep(self._state, operation, data.nbytes)
-            return Operation(call)
+            return Operation(call, ANY_SOURCE)
         return operation
 
     def _receive(

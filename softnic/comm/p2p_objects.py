@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG
@@ -35,7 +36,8 @@ class ObjectMessages(MessageCalls):
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive and return an object, or what the bytes of a message are the pickle of."""
-        del buf
+        if buf is not None and not isinstance(buf, int):
+            warnings.warn("recv needs no buffer, and leaves it as it is", UserWarning, stacklevel=2)
         with self._state.call("recv") as connections:
             if is_null(source):
                 received_nothing(status)

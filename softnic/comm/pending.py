@@ -22,10 +22,12 @@ from softnic.comm.zerocopy_channel import SendOp
 
 
 class Operation:
-    """A call in progress. This one is settled from the start: it sends to PROC_NULL, or receives from it."""
+    """A call in progress. This one is settled from the start: it has copied its message, or has none (PROC_NULL)."""
 
-    def __init__(self, call: str) -> None:
+    def __init__(self, call: str, source: int = PROC_NULL) -> None:
         self.call = call
+        self._source = source
+        """For its Status."""
 
     @property
     def settled(self) -> bool:
@@ -49,7 +51,7 @@ class Operation:
 
     def fill(self, status: Status) -> None:
         """Describe the message."""
-        status.fill(PROC_NULL, ANY_TAG, 0)
+        status.fill(self._source, ANY_TAG, 0)
 
     def cancel(self) -> None:
         """Give it up, if that is still possible."""
