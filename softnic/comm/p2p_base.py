@@ -52,9 +52,7 @@ class MessageCalls(Base):
         return PreparedMessage(buffers.raw(array), name_of(given.dtype), carrier)
 
     def _object(self, obj: Any) -> PreparedMessage:
-        """Return the pickled object; nothing of None, as in mpi4py."""
-        data = b"" if obj is None else pickle.dumps(obj)
-        return PreparedMessage(memoryview(data), "")
+        return PreparedMessage(memoryview(pickle.dumps(obj)), "")
 
     def _send(self, connections: CommConnections, dest: int, tag: int, message: PreparedMessage) -> None:
         """Send a message by the standard mode."""

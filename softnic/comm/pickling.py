@@ -10,6 +10,8 @@ import pickle as standard
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from softnic.comm.memory import buffer as memory
+
 _THRESHOLD_BYTES = 1 << 18
 
 
@@ -84,7 +86,7 @@ class Pickle:
             flat = buffer.raw()
             if flat.nbytes < self._threshold:
                 return True
-            buffers.append(flat)
+            buffers.append(memory.frombuffer(flat))
             return False
 
         protocol = standard.HIGHEST_PROTOCOL if self._protocol is None else self._protocol
