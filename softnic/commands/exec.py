@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "IPv4 streams of the program, and of those that it starts, are sockets of the NIC; the rest is the kernel's.\n"
         "127.0.0.1 and localhost are the node's own, and nodes have names: node0, node1.softnic.\n\n"
         "examples:\n"
-        "  softnic run -n 2 -- softnic exec -- sh -c 'test $SOFTNIC_RANK = 0 && exec python -m http.server 8000;\n"
-        "      sleep 1; python -c \"import urllib.request as u; print(u.urlopen(\\'http://node0:8000\\').status)\"'\n"
+        "  softnic run -n 2 -- softnic exec -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
+        "iperf3 -c node0'\n"
         "  softnic exec --nic /tmp/node0.sock --tag 5000=bounded:10 -- python train.py"
     )
     parser.add_argument("--nic", metavar="PATH", help="control socket of the NIC (the variable SOFTNIC_NIC)")
