@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from softnic.comm import attributes, constants, errhandlers
-from softnic.comm.attributes import Copy, Delete
+from softnic.comm import constants, errhandlers
+from softnic.comm.attributes import AttributeCalls
 from softnic.comm.base import Base
-from softnic.comm.constants import ERR_COMM, ERR_KEYVAL, MAX_OBJECT_NAME, PROC_NULL, SUCCESS, UNDEFINED
+from softnic.comm.constants import ERR_COMM, MAX_OBJECT_NAME, PROC_NULL, SUCCESS, UNDEFINED
 from softnic.comm.errhandlers import ERRORS_RETURN, Errhandler
 from softnic.comm.error_codes import CODES
 from softnic.comm.errors import ArgumentError, CommError
@@ -19,7 +19,7 @@ from softnic.comm.properties import CommProperties
 _MOST_TAG = (1 << 31) - 1
 
 
-class Administration(Base):
+class Administration(Base, AttributeCalls):
     """What a communicator is, and what a program attaches to it."""
 
     def _properties(self) -> CommProperties:
@@ -117,10 +117,8 @@ class Administration(Base):
 
         Keys of MPI are TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, APPNUM and LASTUSEDCODE.
         """
-        values = self._properties().attributes
+        self._properties()
         match keyval:
-            case constants.KEYVAL_INVALID:
-                raise ArgumentError("the key of the attribute is MPI.KEYVAL_INVALID", code=ERR_KEYVAL)
             case constants.TAG_UB:
                 return _MOST_TAG
             case constants.HOST:
@@ -135,38 +133,10 @@ class Administration(Base):
                 return 0
             case constants.LASTUSEDCODE:
                 return CODES.last_used
-        return values.get(keyval)
+        return super().Get_attr(keyval)
 
-    def Set_attr(self, keyval: int, attrval: Any) -> None:
-        """Attach the value `attrval` under `keyval`, a key of Create_keyval. Raises ArgumentError."""
-        attributes.set_value(self, self._properties().attributes, keyval, attrval)
-
-    def Delete_attr(self, keyval: int) -> None:
-        """Detach the value of the key `keyval`. Raises ArgumentError."""
-        attributes.delete_value(self, self._properties().attributes, keyval)
-
-    @classmethod
-    def Create_keyval(cls, copy_fn: Copy = None, delete_fn: Delete = None, nopython: bool = False) -> int:
-        """Return a new key of attributes.
-
-        Parameters
-        ----------
-        copy_fn
-            What Dup does with a value: True copies it; a function of the communicator, the key and the value returns
-            that of the duplicate, or NotImplemented.
-        delete_fn
-            Called with the communicator, the key and the value when it is detached.
-        nopython
-            Accepted as in mpi4py, where values may be integers of C.
-        """
-        if nopython and copy_fn is None:
-            copy_fn = False
-        return attributes.create_key(copy_fn, delete_fn)
-
-    @classmethod
-    def Free_keyval(cls, keyval: int) -> int:
-        """Release a key and return MPI.KEYVAL_INVALID. Raises ArgumentError."""
-        return attributes.free_key(keyval)
+    def _attribute_values(self) -> dict[int, Any]:
+        return self._properties().attributes
 
     # Error handlers
 

@@ -60,10 +60,9 @@ def delete_value(of: Any, values: MutableMapping[int, Any], key: int) -> None:
     check_key(key)
     if key not in values:
         raise ArgumentError("there is no value of this key", code=ERR_KEYVAL)
-    delete = _keys[key].delete
+    value, delete = values.pop(key), _keys[key].delete
     if delete is not None:
-        _called(delete, of, key, values[key])
-    del values[key]
+        _called(delete, of, key, value)
 
 
 def delete_all(of: Any, values: MutableMapping[int, Any]) -> None:
@@ -88,3 +87,49 @@ def _called(function: Callable[[Any, int, Any], Any], of: Any, key: int, value: 
     except Exception as error:
         traceback.print_exc()
         raise ArgumentError(f"the function of an attribute raised {type(error).__name__}", code=ERR_OTHER) from error
+
+
+class AttributeCalls:
+    """The calls of objects that have attributes."""
+
+    def _attribute_values(self) -> dict[int, Any]:
+        """Return the values by key."""
+        raise NotImplementedError
+
+    def Get_attr(self, keyval: int) -> Any:
+        """Return the value of the key `keyval`, None if there is none. Raises ArgumentError for KEYVAL_INVALID."""
+        values = self._attribute_values()
+        if keyval == KEYVAL_INVALID:
+            raise ArgumentError("the key of the attribute is MPI.KEYVAL_INVALID", code=ERR_KEYVAL)
+        return values.get(keyval)
+
+    def Set_attr(self, keyval: int, attrval: Any) -> None:
+        """Attach the value `attrval` under `keyval`, a key of Create_keyval. Raises ArgumentError."""
+        set_value(self, self._attribute_values(), keyval, attrval)
+
+    def Delete_attr(self, keyval: int) -> None:
+        """Detach the value of the key `keyval`. Raises ArgumentError."""
+        delete_value(self, self._attribute_values(), keyval)
+
+    @classmethod
+    def Create_keyval(cls, copy_fn: Copy = None, delete_fn: Delete = None, nopython: bool = False) -> int:
+        """Return a new key of attributes.
+
+        Parameters
+        ----------
+        copy_fn
+            What Dup does with a value: True copies it; a function of the object, the key and the value returns
+            that of the duplicate, or NotImplemented.
+        delete_fn
+            Called with the object, the key and the value when it is detached.
+        nopython
+            Accepted as in mpi4py, where values may be integers of C.
+        """
+        if nopython and copy_fn is None:
+            copy_fn = False
+        return create_key(copy_fn, delete_fn)
+
+    @classmethod
+    def Free_keyval(cls, keyval: int) -> int:
+        """Release a key and return MPI.KEYVAL_INVALID. Raises ArgumentError."""
+        return free_key(keyval)

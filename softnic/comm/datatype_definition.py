@@ -58,6 +58,8 @@ class TypeDefinition:
         self.name = name
         self.code = code
         self.char = char or code
+        self.attributes: dict[int, Any] = {}
+        """Values that a program attaches to it."""
 
     @cached_property
     def layout(self) -> TypeMap:

@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from softnic.comm import datatype_arrays
+from softnic.comm import attributes, datatype_arrays
+from softnic.comm.attributes import AttributeCalls
 from softnic.comm.constants import (
     ERR_COUNT,
     ERR_TYPE,
@@ -40,7 +41,7 @@ _REAL_RANGES = ((6, 37, "f", "F"), (15, 307, "d", "D"), (18, 4931, "g", "G"))
 """Digits, decimal exponents, and the letters of the real and the complex number that have them."""
 
 
-class Datatype(DatatypePacking):
+class Datatype(DatatypePacking, AttributeCalls):
     """A type of a buffer's items. `Datatype(datatype)` is another handle of it, `Datatype()` is DATATYPE_NULL.
 
     Parameters of the constructors:
@@ -64,7 +65,12 @@ class Datatype(DatatypePacking):
     def Dup(self) -> Self:
         """Return a datatype with the same elements."""
         old = self._definition
-        return self._new(TypeDefinition("DUP", lambda: old.layout, types=[old], code=old.code, char=old.char))
+        made = self._new(TypeDefinition("DUP", lambda: old.layout, types=[old], code=old.code, char=old.char))
+        attributes.copy_all(self, old.attributes, made._definition.attributes)
+        return made
+
+    def _attribute_values(self) -> dict[int, Any]:
+        return self._definition.attributes
 
     def Create_contiguous(self, count: int) -> Self:
         """Return the type of `count` items, one after the other."""
@@ -315,6 +321,7 @@ class Datatype(DatatypePacking):
         """Make this handle DATATYPE_NULL."""
         if self._definition.is_predefined:
             raise ArgumentError(f"{self!r} is predefined: it is not freed", code=ERR_TYPE)
+        attributes.delete_all(self, self._definition.attributes)
         self._target = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
