@@ -28,11 +28,12 @@ from softnic.comm.errors import LaunchError
 from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
+from softnic.comm.neighbors import NeighborCalls
 from softnic.comm.object_exchange import gather_objects
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Subsets
 from softnic.comm.topologies import CartTopology, DistGraphTopology, Topology
-from softnic.comm.topology_calls import CartCalls, DistGraphCalls, GraphCalls, TopologyCalls
+from softnic.comm.topology_calls import CartCalls, DistGraphCalls, GraphCalls
 from softnic.comm.transport import Transport
 from softnic.comm.unsupported import UnsupportedCalls
 
@@ -242,7 +243,7 @@ class Communicator(Comm):
         return kind._named(made._state)
 
 
-class Topocomm(Communicator, TopologyCalls):
+class Topocomm(Communicator, NeighborCalls):
     """A communicator with a topology."""
 
     topology_class: type[Any] | None = None

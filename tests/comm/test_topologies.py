@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from softnic import MPI
@@ -120,3 +121,67 @@ def test_only_communicators_of_a_kind_have_another_name_of_that_kind() -> None:
         assert wrong() == MPI.COMM_NULL
     with pytest.raises(TypeError, match="is not a Topocomm"):
         MPI.Topocomm(MPI.COMM_SELF)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_neighbours_in_a_ring_exchange_blocks(size: int) -> None:
+    """Also where both neighbours are one rank, or this one."""
+
+    def program(comm: Communicator) -> Any:
+        ring = comm.Create_cart([size], periods=[True])
+        sent, got = np.array([[comm.rank, -1], [comm.rank, 1]]), np.zeros((2, 2), int)
+        ring.Neighbor_alltoall(sent, got)
+        both = np.zeros((2, 1), int)
+        ring.Ineighbor_allgather(np.array([comm.rank]), both).Wait()
+        found = got.tolist(), both.ravel().tolist(), ring.neighbor_alltoall([f"{comm.rank} down", f"{comm.rank} up"])
+        assert ring.neighbor_allgather(comm.rank) == found[1]
+        ring.Free()
+        return found
+
+    for rank, (got, both, texts) in enumerate(run(size, program)):
+        before, after = (rank - 1) % size, (rank + 1) % size
+        assert got == [[before, 1], [after, -1]]
+        assert both == [before, after]
+        assert texts == [f"{before} up", f"{after} down"]
+
+
+def test_neighbours_in_a_graph_exchange_blocks_of_their_own_lengths() -> None:
+    """Rank r sends r + 1 numbers to each of its neighbours; one of the edges is there twice."""
+    edges = {0: [1, 1], 1: [2], 2: [0]}
+
+    def program(comm: Communicator) -> Any:
+        sources = [rank for rank in edges for to in edges[rank] if to == comm.rank]
+        graph = comm.Create_dist_graph_adjacent(sources, edges[comm.rank])
+        count = comm.rank + 1
+        sent = np.arange(count * len(edges[comm.rank]), dtype=np.float32) + 10 * comm.rank
+        got = np.full(sum(source + 1 for source in sources), -1, np.float32)
+        graph.Neighbor_alltoallv([sent, [count] * len(edges[comm.rank])], [got, [source + 1 for source in sources]])
+        again = np.full_like(got, -1)
+        datatypes = [MPI.FLOAT] * len(sources)
+        offsets = [4 * sum(source + 1 for source in sources[:place]) for place in range(len(sources))]
+        graph.Neighbor_alltoallw(
+            [sent, ([count] * len(edges[comm.rank]), [4 * count * k for k in range(len(edges[comm.rank]))]),
+             [MPI.FLOAT] * len(edges[comm.rank])],
+            [again, ([source + 1 for source in sources], offsets), datatypes],
+        )  # fmt: skip
+        assert again.tolist() == got.tolist()
+        with pytest.raises(NotImplementedError, match="Ineighbor_"):
+            graph.Neighbor_alltoall_init(sent, got)
+        graph.Free()
+        return got.tolist()
+
+    assert run(3, program) == [[20.0, 21.0, 22.0], [0.0, 1.0], [10.0, 11.0]]
+
+
+def test_a_neighbours_block_that_does_not_fit_leaves_the_communicator_usable() -> None:
+    def program(comm: Communicator) -> int:
+        ring = comm.Create_cart([2])
+        big, small = np.zeros(50_000), np.zeros((2, 3))
+        with pytest.raises(MPI.Exception, match=r"rank \d sent 400000 bytes: the receive buffer takes 24") as wrong:
+            ring.Neighbor_allgather(big, small)
+        assert wrong.value.Get_error_class() == MPI.ERR_TRUNCATE
+        found = ring.allreduce(1)
+        ring.Free()
+        return found
+
+    assert run(2, program) == [2, 2]
