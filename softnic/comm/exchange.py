@@ -9,7 +9,7 @@ from softnic.comm import messages
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ERR_TRUNCATE, PROC_NULL
 from softnic.comm.errors import ArgumentError
-from softnic.comm.matching import Message, PendingRecv
+from softnic.comm.matching import Arrival, PendingRecv
 
 EXCHANGE_TAGS = 1 << 40
 """First of the tags for these messages, which no other call has."""
@@ -31,7 +31,7 @@ class ExchangeRecv:
         self.source = source
         self.pending = PendingRecv(source, EXCHANGE_TAGS + tag, self._place)
 
-    def _place(self, message: Message) -> memoryview:
+    def _place(self, message: Arrival) -> memoryview:
         size = message.announce.size
         if self.memory is None:
             self.memory = memoryview(bytearray(size))
@@ -54,16 +54,14 @@ def exchange(connections: CommConnections, sends: Sequence[ExchangeSend], receiv
             sent.append((dest, matcher.begin_send(dest, announce, data)))
 
     def done() -> bool:
-        if not all([transfer is None or matcher.sent(dest, transfer) for dest, transfer in sent]):
-            return False
-        return all([matcher.arrived(each.pending) for each in wanted])
+        received = all([matcher.is_received(each.pending) for each in wanted])
+        return all([matcher.sent(dest, transfer) for dest, transfer in sent]) and received
 
-    connections.progress.run(done)
-    misfit: ArgumentError | None = None
+    try:
+        connections.progress.run(done)
+    finally:
+        for each in wanted:
+            matcher.give_up(each.pending)
     for each in wanted:
-        try:
-            matcher.end_receive(each.pending)
-        except ArgumentError as error:
-            misfit = error
-    if misfit is not None:
-        raise misfit
+        if each.pending.misfit is not None:
+            raise each.pending.misfit

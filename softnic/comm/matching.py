@@ -220,7 +220,7 @@ class Matcher:
         self.begin_receive(receive)
         try:
             if not self.arrived(receive):
-                self._progress.run(lambda: self.arrived(receive) or self._may_arrive(receive))
+                self._progress.run(lambda: self.is_received(receive))
         finally:
             self.give_up(receive)
         assert receive.message is not None
@@ -288,6 +288,10 @@ class Matcher:
         if sources and all(peer.absent for peer in sources):
             raise self._progress.missing(sources[0], "sending such a message")
         return False
+
+    def is_received(self, receive: PendingRecv) -> bool:
+        """Return whether a message is in its place. Raises CommError if none can arrive before this rank does more."""
+        return self.arrived(receive) or self._may_arrive(receive)
 
     def _finish(self, receive: PendingRecv) -> None:
         """Complete a receive: a message that was held is copied to its memory."""

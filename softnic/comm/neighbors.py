@@ -93,9 +93,7 @@ class NeighborCalls(TopologyCalls):
     def _persistent(self, sendbuf: Any, recvbuf: Any, info: Info = INFO_NULL) -> NoReturn:
         """Raise NotImplementedError: start a neighbourhood collective by its own call each time."""
         del sendbuf, recvbuf, info
-        raise NotImplementedError(
-            "there are no persistent neighbourhood collectives: call Ineighbor_... each time"
-        )
+        raise NotImplementedError("there are no persistent neighbourhood collectives: call Ineighbor_... each time")
 
     Neighbor_allgather_init = Neighbor_allgatherv_init = _persistent
     Neighbor_alltoall_init = Neighbor_alltoallv_init = Neighbor_alltoallw_init = _persistent
