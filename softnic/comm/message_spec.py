@@ -229,6 +229,7 @@ def vector_w(spec: Any, ranks: int, *, writable: bool = False, what: str = "the 
             raise ValueError(f"{what} is a list of {len(spec)}: [data, counts, displacements, datatypes] is expected")
     if len(types) != ranks:
         raise ValueError(f"{what} names {len(types)} datatypes for {ranks} ranks")
+    data = data if data is None or isinstance(data, Bottom) else _memory(data, what)
     found = []
     for count, displacement, datatype in zip(counts, displacements, types, strict=True):
         found.append(_Source.of(data, datatype, writable, what).items_at(count, displacement))

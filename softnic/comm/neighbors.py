@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 from softnic.comm import buffers
 from softnic.comm.buffers import MessageBuffer, raw
-from softnic.comm.exchange import ExchangeRecv, ExchangeSend, exchange
 from softnic.comm.info import INFO_NULL, Info
+from softnic.comm.neighbor_exchange import ExchangeRecv, ExchangeSend, exchange
 from softnic.comm.pickling import pickle
 from softnic.comm.request import Request
 from softnic.comm.topologies import CartTopology

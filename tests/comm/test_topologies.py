@@ -180,7 +180,7 @@ def test_a_neighbours_block_that_does_not_fit_leaves_the_communicator_usable() -
         with pytest.raises(MPI.Exception, match=r"rank \d sent 400000 bytes: the receive buffer takes 24") as wrong:
             ring.Neighbor_allgather(big, small)
         assert wrong.value.Get_error_class() == MPI.ERR_TRUNCATE
-        found = ring.allreduce(1)
+        found: int = ring.allreduce(1)
         ring.Free()
         return found
 
