@@ -9,9 +9,18 @@ nothing, because a stream is a real file descriptor. docs/sockets.md lists what 
 from __future__ import annotations
 
 import importlib.util
+import mmap
 import os
+import stat
+import struct
 from collections.abc import Mapping
 from pathlib import Path
+
+_PROGRAM_HEADERS = struct.Struct("=32xQ14xHH")
+"""Of an ELF file's header: offset, size and number of the program headers."""
+_INTERPRETER = 3
+"""Type of the program header that names the dynamic linker."""
+_GO = b"\xff Go buildinf:"
 
 
 def library() -> Path:
@@ -40,3 +49,25 @@ def environment(nic: str | os.PathLike[str], base: Mapping[str, str] = os.enviro
     own = str(library())
     others = [each for each in base.get("LD_PRELOAD", "").replace(":", " ").split() if each != own]
     return {**base, "SOFTNIC_NIC": os.fspath(nic), "LD_PRELOAD": " ".join([own, *others])}
+
+
+def obstacle(program: str | os.PathLike[str]) -> str:
+    """Return why a program would run as without the library; empty if it uses a NIC as far as its file tells.
+
+    The library takes the place of calls of the C library, in programs that the dynamic linker loads.
+    """
+    path = Path(program)
+    if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid():
+        return "it has privileges of its own (setuid)"
+    with path.open("rb") as file:
+        header = file.read(_PROGRAM_HEADERS.size)
+        if header[:5] != b"\x7fELF\x02" or len(header) < _PROGRAM_HEADERS.size:  # a script, or of another word size
+            return ""
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            at, size, count = _PROGRAM_HEADERS.unpack_from(content)
+            ends = min(len(content) - 4, at + size * count)
+            if _INTERPRETER not in {
+                struct.unpack_from("=I", content, start)[0] for start in range(at, ends, size or 1)
+            }:
+                return "it is statically linked"
+            return "it is written in Go, which does not call the C library" if content.find(_GO) >= 0 else ""

@@ -54,6 +54,10 @@ def run(args: argparse.Namespace) -> int:
     program = shutil.which(command[0])
     if program is None:
         raise CommandError(f"there is no program {command[0]}")
+    if obstacle := preload.obstacle(program):
+        raise CommandError(
+            f"{program} cannot use a NIC's sockets: {obstacle}. softnic run --kernel gives it a kernel's"
+        )
     environment = preload.environment(os.path.abspath(nic))  # noqa: PTH100  # as the program sees it, links included
     if args.tag:
         environment[TAGS_VARIABLE] = ",".join(args.tag)

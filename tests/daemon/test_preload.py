@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -79,6 +80,26 @@ def test_libraries_that_are_preloaded_already_stay() -> None:
     assert preload.environment("n", {"LD_PRELOAD": "a.so:b.so"})["LD_PRELOAD"].split() == [own, "a.so", "b.so"]
     twice = preload.environment("m", preload.environment("n", {"A": "1"}))
     assert twice == {"A": "1", "LD_PRELOAD": own, "SOFTNIC_NIC": "m"}
+
+
+def test_programs_that_do_not_call_the_c_library_are_known(tmp_path: Path) -> None:
+    program = bytearray(Path("/bin/sh").read_bytes())
+    assert preload.obstacle("/bin/sh") == ""
+    headers = struct.unpack_from("=Q", program, 32)[0]
+    copy = tmp_path / "program"
+    copy.write_bytes(program + b"\xff Go buildinf:")
+    assert "Go" in preload.obstacle(copy)
+    size, count = struct.unpack_from("=HH", program, 54)
+    for at in range(headers, headers + size * count, size):
+        if struct.unpack_from("=I", program, at)[0] == 3:
+            struct.pack_into("=I", program, at, 0)
+    copy.write_bytes(program)
+    assert "statically" in preload.obstacle(copy)
+    copy.write_bytes(program[:64])
+    assert "statically" in preload.obstacle(copy)
+    for content in (b"#!/bin/sh\n", bytes(program[:40]), b""):
+        copy.write_bytes(content)
+        assert preload.obstacle(copy) == ""
 
 
 @needs.tools("curl")
