@@ -166,7 +166,8 @@ class CommunicatorState:
             self._connections = self._connect()
             self._connections.attend(self._lock, self.call)
             self._joined = True
-            self._connections.join(self)
+            with self._lock:  # held twice, and so also while it waits: no other thread calls before all ranks have joined
+                self._connections.join(self)
         return self._connections
 
     def _leaves_usable(self, error: BaseException, posted_before: int) -> bool:
