@@ -1,7 +1,7 @@
-"""How the calls of a collective are made from its declaration: blocking and nonblocking.
+"""How the calls of a collective are made from its declaration: blocking, nonblocking and persistent.
 
-A declaration is a function that checks the arguments of a call in progress. Both calls post a work request to the NIC,
-and the blocking one waits for it.
+A declaration is a function that checks the arguments of a call in progress. All calls post a work request to the NIC;
+the blocking one waits for it, and a persistent one posts another at each Start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from softnic.comm.base import Base
 from softnic.comm.codec_choice import NAME, either_of
 from softnic.comm.collective_parts import BlockArgs, CollectiveArgs, CompressionOptions
 from softnic.comm.connections import CommConnections
+from softnic.comm.info import INFO_NULL
 from softnic.comm.object_exchange import gather_integers
+from softnic.comm.offload_queue import PostedRequest
+from softnic.comm.p2p_persistent import Prequest
 from softnic.comm.request import Request
 
 P = ParamSpec("P")
@@ -80,16 +83,50 @@ def collective_calls(
 
     @wraps(declaration)
     def nonblocking(self: Base, /, *args: P.args, **kwargs: P.kwargs) -> Request:
-        with self._state.call(nonblocking_name) as connections:
-            context = CallContext(nonblocking_name, self, connections)
-            posted = declaration(context, *args, **kwargs)
-            return Request(execution.post(connections, nonblocking_name, posted))
+        return Request(_post(self, nonblocking_name, declaration, *args, **kwargs))
 
     nonblocking.__doc__ = f"Start {name}, and return its Request.\n\n    {declaration.__doc__}"
     _, *parameters = inspect.signature(declaration).parameters.values()
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for call, its_name, result in ((blocking, name, "None"), (nonblocking, nonblocking_name, "Request")):
-        call.__name__, call.__qualname__ = its_name, f"Communicator.{its_name}"
-        signature = inspect.Signature([own, *parameters], return_annotation=result)
-        setattr(call, "__signature__", signature)  # noqa: B010
+    _name(blocking, name, parameters, "None")
+    _name(nonblocking, nonblocking_name, parameters, "Request")
     return blocking, nonblocking
+
+
+def persistent_call(
+    name: str, declaration: Callable[Concatenate[CallContext, P], CollectiveArgs | BlockArgs]
+) -> Callable[..., Prequest]:
+    """Return the call that makes a persistent request of an operation, `name` with `_init` behind it."""
+    own_name = f"{name}_init"
+    declared = inspect.signature(declaration)
+    _, *parameters = declared.parameters.values()
+    info = inspect.Parameter("info", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=INFO_NULL, annotation="Info")
+    signature = inspect.Signature([*parameters, info])
+
+    def persistent(self: Base, /, *args: Any, **kwargs: Any) -> Prequest:
+        given = signature.bind(*args, **kwargs).arguments
+        given.pop("info", None)
+        return Prequest.of(lambda: _post(self, own_name, declaration, **given))
+
+    persistent.__doc__ = (
+        f"Return a persistent request of {name}: each Start begins the call. `info` is ignored.\n\n"
+        f"    {declaration.__doc__}"
+    )
+    _name(persistent, own_name, [*parameters, info], "Prequest")
+    return persistent
+
+
+def _post(
+    self: Base, call: str, declaration: Callable[..., CollectiveArgs | BlockArgs], *args: Any, **kwargs: Any
+) -> PostedRequest:
+    """Begin a call."""
+    with self._state.call(call) as connections:
+        posted = declaration(CallContext(call, self, connections), *args, **kwargs)
+        return execution.post(connections, call, posted)
+
+
+def _name(call: Callable[..., Any], name: str, parameters: list[inspect.Parameter], result: str) -> None:
+    """Give a call the name and the signature that users see."""
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    call.__name__, call.__qualname__, call.__module__ = name, f"Communicator.{name}", __name__
+    signature = inspect.Signature([own, *parameters], return_annotation=result)
+    setattr(call, "__signature__", signature)  # noqa: B010

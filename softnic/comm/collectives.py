@@ -15,7 +15,7 @@ import numpy as np
 
 from softnic.comm import buffers, collective_args
 from softnic.comm.base import Base
-from softnic.comm.collective_calls import CallContext, collective_calls
+from softnic.comm.collective_calls import CallContext, collective_calls, persistent_call
 from softnic.comm.collective_parts import BlockArgs, CollectiveArgs
 from softnic.comm.operators import MAX, SUM, Op
 
@@ -187,21 +187,30 @@ class BufferCollectives(Base):
     """The calls that every rank makes with a buffer."""
 
     Barrier, Ibarrier = collective_calls("Barrier", _barrier)
+    Barrier_init = persistent_call("Barrier", _barrier)
     Allreduce, Iallreduce = collective_calls("Allreduce", _allreduce)
+    Allreduce_init = persistent_call("Allreduce", _allreduce)
     Allreduce_comp, Iallreduce_comp = collective_calls("Allreduce_comp", _allreduce_comp)
     Reduce, Ireduce = collective_calls("Reduce", _reduce)
+    Reduce_init = persistent_call("Reduce", _reduce)
     Reduce_comp, Ireduce_comp = collective_calls("Reduce_comp", _reduce_comp)
     Reduce_scatter, Ireduce_scatter = collective_calls("Reduce_scatter", _reduce_scatter)
+    Reduce_scatter_init = persistent_call("Reduce_scatter", _reduce_scatter)
     Reduce_scatter_comp, Ireduce_scatter_comp = collective_calls("Reduce_scatter_comp", _reduce_scatter_comp)
     Reduce_scatter_block, Ireduce_scatter_block = collective_calls("Reduce_scatter_block", _reduce_scatter_block)
+    Reduce_scatter_block_init = persistent_call("Reduce_scatter_block", _reduce_scatter_block)
     Reduce_scatter_block_comp, Ireduce_scatter_block_comp = collective_calls(
         "Reduce_scatter_block_comp", _reduce_scatter_block_comp
     )
     Scan, Iscan = collective_calls("Scan", _scan)
+    Scan_init = persistent_call("Scan", _scan)
     Scan_comp, Iscan_comp = collective_calls("Scan_comp", _scan_comp)
     Exscan, Iexscan = collective_calls("Exscan", _exscan)
+    Exscan_init = persistent_call("Exscan", _exscan)
     Exscan_comp, Iexscan_comp = collective_calls("Exscan_comp", _exscan_comp)
     Allgather, Iallgather = collective_calls("Allgather", _allgather)
+    Allgather_init = persistent_call("Allgather", _allgather)
     Allgather_comp, Iallgather_comp = collective_calls("Allgather_comp", _allgather_comp)
     Bcast, Ibcast = collective_calls("Bcast", _bcast)
+    Bcast_init = persistent_call("Bcast", _bcast)
     Bcast_comp, Ibcast_comp = collective_calls("Bcast_comp", _bcast_comp)

@@ -10,7 +10,7 @@ from typing import Any
 
 from softnic.comm import block_args
 from softnic.comm.base import Base
-from softnic.comm.collective_calls import CallContext, collective_calls
+from softnic.comm.collective_calls import CallContext, collective_calls, persistent_call
 from softnic.comm.collective_parts import BlockArgs
 
 
@@ -104,17 +104,25 @@ class BufferExchanges(Base):
     """The calls that every rank makes with blocks for others."""
 
     Gather, Igather = collective_calls("Gather", _gather)
+    Gather_init = persistent_call("Gather", _gather)
     Gather_comp, Igather_comp = collective_calls("Gather_comp", _gather_comp)
     Gatherv, Igatherv = collective_calls("Gatherv", _gatherv)
+    Gatherv_init = persistent_call("Gatherv", _gatherv)
     Gatherv_comp, Igatherv_comp = collective_calls("Gatherv_comp", _gatherv_comp)
     Scatter, Iscatter = collective_calls("Scatter", _scatter)
+    Scatter_init = persistent_call("Scatter", _scatter)
     Scatter_comp, Iscatter_comp = collective_calls("Scatter_comp", _scatter_comp)
     Scatterv, Iscatterv = collective_calls("Scatterv", _scatterv)
+    Scatterv_init = persistent_call("Scatterv", _scatterv)
     Scatterv_comp, Iscatterv_comp = collective_calls("Scatterv_comp", _scatterv_comp)
     Allgatherv, Iallgatherv = collective_calls("Allgatherv", _allgatherv)
+    Allgatherv_init = persistent_call("Allgatherv", _allgatherv)
     Allgatherv_comp, Iallgatherv_comp = collective_calls("Allgatherv_comp", _allgatherv_comp)
     Alltoall, Ialltoall = collective_calls("Alltoall", _alltoall)
+    Alltoall_init = persistent_call("Alltoall", _alltoall)
     Alltoall_comp, Ialltoall_comp = collective_calls("Alltoall_comp", _alltoall_comp)
     Alltoallv, Ialltoallv = collective_calls("Alltoallv", _alltoallv)
+    Alltoallv_init = persistent_call("Alltoallv", _alltoallv)
     Alltoallv_comp, Ialltoallv_comp = collective_calls("Alltoallv_comp", _alltoallv_comp)
     Alltoallw, Ialltoallw = collective_calls("Alltoallw", _alltoallw)
+    Alltoallw_init = persistent_call("Alltoallw", _alltoallw)

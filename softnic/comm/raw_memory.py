@@ -141,6 +141,8 @@ def _from_dlpack(data: Any, what: str) -> Array:
     itemsize = tensor.bits * tensor.lanes // 8
     strides = tuple(tensor.strides[axis] * itemsize for axis in range(tensor.ndim)) if tensor.strides else None
     kind = "V" if tensor.lanes != 1 else _DLPACK_KINDS.get(tensor.code, "V")
+    if (tensor.code, tensor.lanes) == (2, 2):  # a pair of floats: DLPack has no longer complex numbers
+        kind = "c"
     dtype = BFLOAT16 if (tensor.code, tensor.bits) == (4, 16) else np.dtype(f"{kind}{itemsize}")
     address = (tensor.data or 0) + tensor.byte_offset
     if tensor.device_type not in _HOST_DEVICES:

@@ -239,6 +239,28 @@ def test_operations_of_users_combine_in_rank_order(size: int) -> None:
     run(size, program)
 
 
+def test_persistent_calls_start_again_with_what_their_buffers_hold_then() -> None:
+    size = 3
+
+    def program(comm: Communicator) -> None:
+        mine, total, gathered = np.zeros(5), np.zeros(5), np.zeros((size, 5))
+        requests = [
+            comm.Allreduce_init(mine, total, MPI.MAX),
+            comm.Gather_init(mine, gathered, root=1),
+            comm.Barrier_init(),
+        ]
+        for turn in range(3):
+            mine[:] = comm.rank + turn
+            MPI.Prequest.Startall(requests)
+            MPI.Request.Waitall(requests)
+            assert np.array_equal(total, np.full(5, size - 1 + turn))
+            assert comm.rank != 1 or np.array_equal(gathered[:, 0], np.arange(size) + turn)
+        for request in requests:
+            request.Free()
+
+    run(size, program)
+
+
 def test_what_is_refused_leaves_the_communicator_usable() -> None:
     def program(comm: Communicator) -> None:
         data = np.zeros(4)
