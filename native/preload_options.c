@@ -180,7 +180,13 @@ static int get_option(int fd, const sp_stream *stream, int level, int name, void
             return error;
         if (name == TCP_INFO)
             return give_info(&status, value, size);
-        return give_number(status.mss ? (int)status.mss : DEFAULT_MSS, value, size);
+        if (status.mss)
+            return give_number((int)status.mss, value, size);
+        const int given = from_nic(stream, level, name, value, size); /* before it connects */
+        int most = 0;
+        if (!given && *size >= sizeof most)
+            memcpy(&most, value, sizeof most);
+        return given || most ? given : give_number(DEFAULT_MSS, value, size);
     }
     if (level != SOL_SOCKET || is_nics(level, name))
         return from_nic(stream, level, name, value, size);

@@ -252,6 +252,10 @@ def options(own: str, _other: str) -> None:
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
             (socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
             (socket.IPPROTO_IP, socket.IP_TOS, 0x10),
+            (socket.IPPROTO_IP, socket.IP_TTL, 33),
+            (socket.IPPROTO_TCP, socket.TCP_CORK, 1),
+            (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1),
+            (socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 3),
         ):
             client.setsockopt(level, name, value)
             assert client.getsockopt(level, name) == value
@@ -268,6 +272,10 @@ def options(own: str, _other: str) -> None:
         information = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         assert (information[0], len(information)) == (1, 104)
         assert struct.unpack_from("I", information, 16)[0] == client.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        for linger in ((1, 0), (1, 7), (0, 0)):
+            packed = struct.pack("ii", *linger)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, packed)
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == packed
         for name, value in (
             (socket.SO_TYPE, socket.SOCK_STREAM),
             (socket.SO_DOMAIN, socket.AF_INET),
@@ -279,6 +287,31 @@ def options(own: str, _other: str) -> None:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 1000))
         with fails(errno.EAGAIN):
             accepted.recv(1)
+
+
+def shared_ports(own: str, _other: str) -> None:
+    """SO_REUSEPORT shares a port between listening sockets; TCP_MAXSEG is what was asked for until it is agreed."""
+    with socket.socket() as first, socket.socket() as second, socket.socket() as alone:
+        for each in (first, second):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        first.bind((own, 0))
+        second.bind(first.getsockname())
+        with fails(errno.EADDRINUSE):
+            alone.bind(first.getsockname())
+        first.listen()
+        second.listen()
+        clients = [socket.create_connection(first.getsockname(), WAIT_S) for _ in range(8)]
+        accepted = 0
+        while accepted < len(clients):
+            for each in select.select([first, second], [], [], WAIT_S)[0]:
+                each.accept()[0].close()
+                accepted += 1
+        for client in clients:
+            assert client.recv(1) == b""
+            client.close()
+        assert alone.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == 536
+        alone.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1000)
+        assert alone.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == 1000
 
 
 def processes(own: str, _other: str) -> None:

@@ -23,7 +23,7 @@ from tests.facades.cluster import read_stats
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     *("names", "loopback", "ignored", "tags", "transfers", "nonblocking", "options"),
-    *("processes", "threads", "both_families", "others"),
+    *("shared_ports", "processes", "threads", "both_families", "others"),
 )
 
 
