@@ -91,7 +91,7 @@ class CommConnections:
 
     def hang_up(self, why: Failure) -> None:
         """Send nothing more, and have the NIC execute nothing more."""
-        self.progress.hang_up()
+        self.progress.hang_up(why.text)
         if self.queue is not None:
             self.queue.close(why)
 

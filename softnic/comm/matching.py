@@ -169,7 +169,7 @@ class Matcher:
     def send(self, dest: int, announce: messages.Announce, data: memoryview) -> None:
         """Send a message; returns when its memory may be used again."""
         transfer = self.begin_send(dest, announce, data)
-        if not transfer.is_complete:
+        if not transfer.is_complete or (dest != self._progress.rank and self._progress.peers[dest].unsent):
             self._progress.run(lambda: self.sent(dest, transfer))
 
     def begin_send(

@@ -81,8 +81,7 @@ class Progress:
         for peer in self.peers.values():
             assert transport is not None
             transport.keep_alive(peer.control)
-            peer.events = select.POLLIN
-            self._by_fd[peer.control.fileno()] = peer
+            peer.events, self._by_fd[peer.control.fileno()] = select.POLLIN, peer
             self._poll.register(peer.control, peer.events)
 
     def share(self, lock: threading.RLock) -> None:
@@ -101,8 +100,7 @@ class Progress:
 
     def run(self, done: Callable[[], bool]) -> None:
         """Make progress until `done()`. Raises CommError, and what `done` raises."""
-        queue = self.queue
-        if queue is not None:
+        if (queue := self.queue) is not None:
             queue.wakers.append(self._waker)
         try:
             while True:
@@ -170,9 +168,7 @@ class Progress:
     def _poll_all(self, timeout_s: float) -> list[tuple[int, int]]:
         """Poll, and make progress on other communicators with messages in progress."""
         try:
-            if self.background.poll(self._poll, timeout_s):
-                timeout_s = 0
-            return self._poll.poll(timeout_s)
+            return self._poll.poll(0 if self.background.poll(self._poll, timeout_s) else timeout_s)
         except ValueError:  # another thread has closed it
             return []
 
@@ -382,16 +378,20 @@ class Progress:
             while peer.unsent and poll.poll(wait_s * 1000):
                 self._flush(peer)
 
-    def hang_up(self) -> None:
-        """End the outgoing direction of all connections; what was sent still arrives."""
+    def _end(self, why: str) -> None:
+        self.over = self.over or why
+        self.notify()
+
+    def hang_up(self, why: str) -> None:
+        """End the outgoing direction of all connections; what was sent still arrives. Waiting threads get an error."""
+        self._end(why)
         for peer in self.peers.values():
             with suppress(OSError):  # it has ended already
                 peer.control.shutdown(socket.SHUT_WR)
 
     def close(self, why: str = "the communicator is no more: its connections are closed") -> None:
         """Close all connections. Threads that wait here get an error."""
-        self.over = self.over or why
-        self.notify()
+        self._end(why)
         self._poll.close()
         if self.heartbeat is not None:
             self.heartbeat.close()

@@ -279,6 +279,21 @@ def test_threads_make_calls_on_a_communicator_at_the_same_time() -> None:
     run(2, program)
 
 
+def test_the_first_calls_of_two_threads() -> None:
+    """One of them joins the other ranks; the other call waits for that."""
+
+    def program(comm: Communicator) -> None:
+        thread = threading.Thread(target=comm.Init)
+        thread.start()
+        result = values(comm.rank)
+        comm.Allreduce(MPI.IN_PLACE, result)
+        thread.join(30)
+        assert result.tobytes() == total(3).tobytes()
+
+    for _ in range(5):
+        run(3, program)
+
+
 def test_a_thread_receives_what_another_one_sends_to_its_own_rank() -> None:
     place, sent = np.zeros(1_000_000), np.arange(1_000_000.0)
     thread = threading.Thread(target=lambda: MPI.COMM_SELF.Recv(place, 0, 77))
