@@ -32,6 +32,7 @@ from softnic.comm.neighbors import NeighborCalls
 from softnic.comm.object_exchange import gather_objects
 from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Subsets
+from softnic.comm.survivors import Survivors
 from softnic.comm.topologies import CartTopology, DistGraphTopology, Topology
 from softnic.comm.topology_calls import CartCalls, DistGraphCalls, GraphCalls
 from softnic.comm.transport import Transport
@@ -40,7 +41,7 @@ from softnic.comm.unsupported import UnsupportedCalls
 T = TypeVar("T", bound="Communicator")
 
 
-class Comm(BufferCollectives, BufferExchanges, Subsets, UnsupportedCalls):
+class Comm(BufferCollectives, BufferExchanges, Subsets, Survivors, UnsupportedCalls):
     """A communicator of one or two groups.
 
     Parameters of the calls:

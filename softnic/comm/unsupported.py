@@ -112,13 +112,6 @@ class UnsupportedCalls:
     Psend_init = refused("Psend_init", PARTITIONS)
     Precv_init = refused("Precv_init", PARTITIONS)
     Revoke = refused("Revoke", FAILURES)
-    Is_revoked = refused("Is_revoked", FAILURES)
-    Get_failed = refused("Get_failed", FAILURES)
-    Ack_failed = refused("Ack_failed", FAILURES)
-    Agree = refused("Agree", FAILURES)
-    Iagree = refused("Iagree", FAILURES)
-    Shrink = refused("Shrink", FAILURES)
-    Ishrink = refused("Ishrink", FAILURES)
 
 
 WIN_NULL = constant("WIN_NULL", Win())

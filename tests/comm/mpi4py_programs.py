@@ -67,6 +67,7 @@ DEMOS = [
     *(Program(f"demo/futures/run_{name}.py", 5, POOL) for name in ("cpi", "hello", "primes", "mandelbrot", "julia")),
     Program("demo/futures/perf_primes.py", 5, POOL),
     Program("demo/futures/test_futures.py", 2, POOL),
+    Program("test/test_util_pool.py", 2, POOL),
     Program("demo/futures/run_crawl.py", 5, POOL, needs=INTERNET),
     Program("demo/futures/perf_crawl.py", 5, POOL, needs=INTERNET),
     Program("demo/futures/test_service.py", 1, needs=PROCESSES),

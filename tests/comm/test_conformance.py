@@ -62,7 +62,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def test_what_comes_of_tests_on_two_ranks(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = argparse.Namespace(directory=directory, only="", limit=2.0, restart=False, verbose=False)
+    options = argparse.Namespace(directory=directory, only="", limit=8.0, restart=False, verbose=False)
     found = conformance.run(options, 2)
     assert {name.split(".")[-1]: outcome.result for name, outcome in found.items()} == {
         "load": "failed",

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from softnic import MPI
@@ -25,7 +26,7 @@ from tests.facades.comm import addressof, comm_lock, comm_lock_table, commctx_in
         (lambda: MPI.COMM_WORLD.Accept("port"), "softnic run -n N"),
         (lambda: MPI.Open_port(), "softnic run -n N"),
         (lambda: MPI.COMM_SELF.Psend_init(b"", 1, 0), "Isend each partition"),
-        (lambda: MPI.COMM_SELF.Shrink(), "checkpoint"),
+        (lambda: MPI.COMM_SELF.Revoke(), "checkpoint"),
         (lambda: MPI.Register_datarep("external"), "no files"),
     ],
 )
@@ -68,3 +69,17 @@ def test_sizes_and_addresses_of_handles() -> None:
     for function in (sizeof, addressof, handleof):
         with pytest.raises(TypeError, match="an object of MPI is expected"):
             function(None)
+
+
+def test_no_rank_is_lost_to_go_on_without() -> None:
+    comm = MPI.COMM_SELF.Dup()
+    flag = np.array([5], np.intc)
+    comm.Iagree(flag).Wait()
+    assert (comm.Agree(5), flag[0], comm.Ack_failed(), comm.Is_revoked()) == (5, 5, 0, False)
+    assert comm.Get_failed() == MPI.GROUP_EMPTY
+    for smaller in (comm.Shrink(), comm.Ishrink()[0]):
+        assert smaller.Compare(comm) == MPI.CONGRUENT
+        smaller.Free()
+    with pytest.raises(ValueError, match="one integer of C"):
+        comm.Iagree(bytearray(8))
+    comm.Free()
