@@ -28,6 +28,7 @@ from softnic.comm.errors import LaunchError
 from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
+from softnic.comm.intercommunicators import InterCalls, joined_state
 from softnic.comm.neighbors import NeighborCalls
 from softnic.comm.object_exchange import gather_objects
 from softnic.comm.state import CommunicatorState
@@ -80,7 +81,7 @@ class Communicator(Comm):
 
     @classmethod
     def _takes(cls, of: Base) -> bool:
-        return not isinstance(of, Intercomm)
+        return of._state.properties.inter is None
 
     @classmethod
     def Create_from_group(
@@ -110,6 +111,23 @@ class Communicator(Comm):
             if errhandler is not None:
                 made.Set_errhandler(errhandler)
         return made
+
+    def Create_intercomm(self, local_leader: int, peer_comm: Any, remote_leader: int, tag: int = 0) -> Intercomm:
+        """Return a communicator of this group and another one.
+
+        Parameters
+        ----------
+        local_leader
+            A rank of this communicator, the same on all.
+        peer_comm
+            A communicator that has the leaders of both groups; used by the leaders only.
+        remote_leader
+            The rank of the other leader there.
+        tag
+            Of the leaders' messages there.
+        """
+        state = joined_state(self, local_leader, peer_comm, remote_leader, tag)
+        return Intercomm._named(state)
 
     # Topologies
 
@@ -292,31 +310,16 @@ class Distgraphcomm(DistGraphCalls, Topocomm):
     topology_class = DistGraphTopology
 
 
-class Intercomm(Comm):
-    """A communicator of two groups. There are none but null ones: a group talks to another over a communicator of both.
-
-    Raises TypeError for one of one group.
-    """
+class Intercomm(InterCalls, Comm):
+    """A communicator of two groups. `Intercomm(comm)` is another name for one; TypeError for one of one group."""
 
     @classmethod
     def _takes(cls, of: Base) -> bool:
-        return isinstance(of, Intercomm)
-
-    def Get_remote_group(self) -> Group:
-        """Return the other group. Raises ArgumentError for a null communicator."""
-        return self.Get_group()
-
-    def Get_remote_size(self) -> int:
-        """Return the size of the other group. Raises ArgumentError for a null communicator."""
-        return self.Get_group().Get_size()
-
-    def Merge(self, high: bool = False) -> Communicator:
-        """Return a communicator of both groups, this one last if `high`. Raises ArgumentError for a null one."""
-        del high
-        return Communicator(self.Dup())
+        return of._state.properties.inter is not None
 
 
 Base.subset_class = Communicator
+InterCalls.inter_class = Intercomm
 
 
 def init_communicator(

@@ -47,8 +47,14 @@ class Arrival:
     transfer: RecvOp
     order: int
     """Order of arrival over all sources."""
+    matcher: Matcher
     held: memoryview | None = None
     """Memory in which it is held until it is received."""
+
+    @property
+    def sender(self) -> int:
+        """The source as the program numbers it."""
+        return self.source - self.matcher.first_source
 
 
 @dataclass(eq=False)
@@ -89,6 +95,8 @@ class Matcher:
         progress.listener = self
         self._receives: list[PendingRecv] = []
         """Receives whose message has not been announced, the oldest first."""
+        self.first_source = 0
+        """Rank that the program calls 0: the first of the other group, where there are two."""
         self._order = 0
         self._synchronous = 0
         """Number of the last synchronous message."""
@@ -137,7 +145,7 @@ class Matcher:
     def _match(self, source: int, announce: messages.Announce, transfer: RecvOp) -> tuple[Arrival, PendingRecv | None]:
         """Give a message to the oldest receive that matches it; without one, it waits."""
         self._order += 1
-        message = Arrival(source, announce, transfer, self._order)
+        message = Arrival(source, announce, transfer, self._order, self)
         for receive in self._receives:
             if receive.matches(source, announce):
                 self._receives.remove(receive)

@@ -57,7 +57,7 @@ class MessageCalls(Base):
     def _send(self, connections: CommConnections, dest: int, tag: int, message: PreparedMessage) -> None:
         """Send a message by the standard mode."""
         tag = buffers.tag_of(tag)
-        dest = buffers.rank_in(dest, len(connections.progress.peers) + 1, "dest")
+        dest = self._other_rank(connections, dest, "dest")
         connections.matcher.send(dest, _announce(tag, message), message.data)
 
     def _begin_send(
@@ -69,7 +69,7 @@ class MessageCalls(Base):
         mode: SendMode = SendMode.STANDARD,
     ) -> Operation:
         """Start to send a message to the rank and with the tag of `place`."""
-        dest = buffers.rank_in(place[0], len(connections.progress.peers) + 1, "dest")
+        dest = self._other_rank(connections, place[0], "dest")
         announce, data = _announce(buffers.tag_of(place[1]), message), message.data
         if mode is SendMode.BUFFERED:
             data = bsend.reserve(self._state, data)
@@ -105,8 +105,15 @@ class MessageCalls(Base):
     def _matched_by(self, connections: CommConnections, source: int, tag: int) -> tuple[int, int]:
         """Return the source and tag of a receive, checked."""
         if source != ANY_SOURCE:
-            source = buffers.rank_in(source, len(connections.progress.peers) + 1, "source")
+            source = self._other_rank(connections, source, "source")
         return source, tag if tag == ANY_TAG else buffers.tag_of(tag)
+
+    def _other_rank(self, connections: CommConnections, rank: Any, what: str) -> int:
+        """Return the rank to send to or to receive from, checked; in two groups, that of the other group."""
+        inter = self._state.properties.inter
+        if inter is None:
+            return buffers.rank_in(rank, len(connections.progress.peers) + 1, what)
+        return inter.first_remote + buffers.rank_in(rank, inter.remote_size, what)
 
 
 def is_null(rank: Any) -> bool:

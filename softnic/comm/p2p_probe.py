@@ -195,7 +195,7 @@ class Probes(MessageCalls):
             if found is None:
                 return None
             if status is not None:
-                status.fill(found.source, found.announce.tag, found.announce.size)
+                status.fill(found.sender, found.announce.tag, found.announce.size)
             if not take:
                 return MESSAGE_NO_PROC
             connections.matcher.take_this(found)

@@ -287,4 +287,4 @@ class ExchangeOperation(Operation):
 
 def fill_received(status: Status, message: Arrival, target: MessageTarget) -> None:
     """Describe a message that was received."""
-    status.fill(message.source, message.announce.tag, target.count(message))
+    status.fill(message.sender, message.announce.tag, target.count(message))

@@ -10,6 +10,16 @@ from softnic.comm.errhandlers import ERRORS_RETURN, Action
 from softnic.comm.groups import Process
 
 
+@dataclass(frozen=True)
+class InterGroups:
+    """Which ranks of the communicator underneath are the groups of one of two groups."""
+
+    first_local: int
+    local_size: int
+    first_remote: int
+    remote_size: int
+
+
 @dataclass
 class CommProperties:
     """The properties of one communicator, as this rank sees them."""
@@ -21,6 +31,8 @@ class CommProperties:
     name: str = ""
     topology: Any = None
     """Of topologies.py; None: it has none."""
+    inter: InterGroups | None = None
+    """None: it has one group."""
     on_error: Action = field(default_factory=lambda: _default_action())
     attributes: dict[int, Any] = field(default_factory=dict)
     info: dict[str, str] = field(default_factory=dict)

@@ -164,11 +164,17 @@ class CommunicatorState:
         if self._connections is None:
             self._begin()
             self._connections = self._connect()
+            self.number_sources()
             self._connections.attend(self._lock, self.call)
             self._joined = True
-            with self._lock:  # held twice, and so also while it waits: no other thread calls before all ranks have joined
+            with self._lock:  # twice, and so also while it waits: no other thread calls before all have joined
                 self._connections.join(self)
         return self._connections
+
+    def number_sources(self) -> None:
+        """Number the sources of messages as the program does: in two groups, by the other group's ranks."""
+        if self._connections is not None and self.properties.inter is not None:
+            self._connections.matcher.first_source = self.properties.inter.first_remote
 
     def _leaves_usable(self, error: BaseException, posted_before: int) -> bool:
         """Return whether a call that raised `error` has left nothing that other ranks could misunderstand."""
