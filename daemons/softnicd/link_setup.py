@@ -86,4 +86,5 @@ def nic_info(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0)
         wire.address,
         unacknowledged,
         config.congestion,
+        config.tap,
     )

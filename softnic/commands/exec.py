@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from contextlib import closing
 
 from softnic import codecs, preload
 from softnic.commands import CommandError, argument
@@ -50,10 +51,13 @@ def run(args: argparse.Namespace) -> int:
     nic = args.nic or os.environ.get("SOFTNIC_NIC", "")
     if not nic:
         raise CommandError("no NIC: pass --nic PATH, set SOFTNIC_NIC, or use softnic run -n 2 -- softnic exec -- ...")
-    Client(nic).close()  # raises OSError if none answers
+    with closing(Client(nic)) as client:  # raises OSError if none answers
+        is_kernels = bool(client.info().device)
     program = shutil.which(command[0])
     if program is None:
         raise CommandError(f"there is no program {command[0]}")
+    if is_kernels:  # as of a rank of softnic run --kernel: the kernel's sockets are the NIC's already
+        os.execv(program, command)
     if obstacle := preload.obstacle(program):
         raise CommandError(
             f"{program} cannot use a NIC's sockets: {obstacle}. softnic run --kernel gives it a kernel's"

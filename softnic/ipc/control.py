@@ -226,6 +226,8 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     closed sockets still needs this NIC."""
     congestion: str = ""
     """Congestion control algorithm of streams that choose none."""
+    device: str = ""
+    """TAP device of the kernel that the NIC serves, whose sockets its programs use; empty: it has streams."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):

@@ -217,6 +217,33 @@ def test_some_ranks_with_kernels_and_others_with_sockets() -> None:
     assert (done.returncode, done.stdout) == (0, "[0] bytes of a NIC came to the kernel\n"), done.stderr
 
 
+UNCHANGED = """
+import os, socket, time
+address = (os.environ["MASTER_ADDR"], 5000)
+if os.environ["SOFTNIC_RANK"] == "0":
+    with socket.create_server(address) as server:
+        peer, _ = server.accept()
+        print(peer.recv(100).decode(), flush=True)
+else:
+    while True:
+        try:
+            s = socket.create_connection(address); break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    s.sendall(b"hello")
+"""
+
+
+@pytest.mark.parametrize("kernels", ["0", "1"])
+def test_one_unchanged_program_on_ranks_of_both_kinds(kernels: str) -> None:
+    run = ["run", "-n", "2", "--kernel", kernels, "--", sys.executable, "-m", "softnic", "exec", "--", sys.executable]
+    done = subprocess.run(
+        [sys.executable, "-m", "softnic", *run, "-c", UNCHANGED],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "[0] hello\n"), done.stderr
+
+
 UPLINKED = """
 import os, socket, sys
 s = socket.create_connection(("10.0.2.2", int(sys.argv[1])), timeout=2)
