@@ -34,6 +34,8 @@ class AttachedBuffer:
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         unlimited = buffer is None or isinstance(buffer, BufferAutomatic)
+        if not unlimited and memoryview(buffer).readonly:
+            raise BufferError("the buffer to attach is read-only")
         self._size: float = float("inf") if unlimited else flat_bytes(buffer, "the buffer to attach").nbytes
         self._messages: dict[SendOperation, int] = {}
 
