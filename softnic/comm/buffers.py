@@ -15,9 +15,9 @@ from softnic.collectives.elements import name_of
 from softnic.collectives.schedule import offsets, parse, partition
 from softnic.comm.constants import ERR_COUNT, ERR_RANK, ERR_ROOT, ERR_TAG
 from softnic.comm.errors import Refused
+from softnic.comm.exported_memory import Array
 from softnic.comm.message_spec import IN_PLACE, InPlace, MessageBuffer, flat, is_in_place, message, vector, vector_w
 from softnic.comm.operators import SUM, Op
-from softnic.comm.raw_memory import Array
 
 __all__ = [
     "IN_PLACE", "Array", "InPlace", "MessageBuffer", "algorithm_of", "apart", "blocks_for", "codec_of", "counts_of",

@@ -111,6 +111,8 @@ def named_type(name: str) -> TypeDefinition:
         return found
     if name == "bfloat16":
         return PREDEFINED["BFLOAT16_T"]
+    if not name.lstrip("<=|").isalnum():
+        raise KeyError(name)
     try:
         return CODES[np.dtype(name).char]
     except (TypeError, ValueError, KeyError):

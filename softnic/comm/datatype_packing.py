@@ -12,8 +12,8 @@ import numpy as np
 from softnic.comm.datatype_contents import DatatypeContents
 from softnic.comm.datatype_layout import Bytes, TypeMap
 from softnic.comm.errors import ArgumentError
+from softnic.comm.exported_memory import Array
 from softnic.comm.message_spec import message
-from softnic.comm.raw_memory import Array
 
 _EXTERNAL = "external32"
 _SHORTER = {"l": ">i4", "L": ">u4"}

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from softnic.comm.exported_memory import bytes_at, is_accessible
 from softnic.comm.message_spec import Bottom, flat_bytes
-from softnic.comm.raw_memory import bytes_at, is_accessible
 from softnic.ipc import regions
 
 REGISTERED_BYTES = 1 << 16

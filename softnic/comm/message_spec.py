@@ -23,7 +23,8 @@ from softnic.comm.constants import ERR_TYPE
 from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatype_names import named_type, type_of
 from softnic.comm.errors import Refused
-from softnic.comm.raw_memory import Array, BufferAccessError, array_of, bytes_at
+from softnic.comm.exported_memory import Array, BufferAccessError, bytes_at
+from softnic.comm.raw_memory import array_of
 from softnic.comm.spec_parts import SpecParts, integer, integers, is_integer, unpacked
 
 _KINDS = "biufc"

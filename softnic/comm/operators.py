@@ -19,10 +19,10 @@ from softnic.comm.constants import ERR_OP
 from softnic.comm.datatype_definition import DatatypeHandle, TypeDefinition
 from softnic.comm.datatypes import Datatype
 from softnic.comm.errors import ArgumentError
+from softnic.comm.exported_memory import Array
 from softnic.comm.handles import Handle, constant
 from softnic.comm.memory import buffer
 from softnic.comm.message_spec import MessageBuffer, message
-from softnic.comm.raw_memory import Array
 
 MAX_CREATED = 32
 """Operations that a program may have created and not freed, as in mpi4py."""
