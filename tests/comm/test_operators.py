@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.comm.groups import FakeNics
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
 
@@ -56,7 +55,7 @@ def test_nics_combine_by_logic_and_by_bits(op: MPI.Op) -> None:
         right = np.array([0, 1, 3, 6]) * (rank + 1)
         op.Reduce_local(expected, right)
         expected = right
-    assert run(size, program, FakeNics()) == [expected.tolist()] * size
+    assert run(size, program) == [expected.tolist()] * size
 
 
 PAIRS = [MPI.FLOAT_INT, MPI.DOUBLE_INT, MPI.LONG_INT, MPI.SHORT_INT, MPI.INT_INT, MPI.LONG_DOUBLE_INT]
