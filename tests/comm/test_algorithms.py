@@ -13,7 +13,7 @@ from tests.collectives.group import Group
 from tests.comm.ranks import failures, gradient, run
 from tests.facades.bench import execute
 from tests.facades.collectives import ALGORITHMS, choose, partition
-from tests.facades.comm import Communicator
+from tests.facades.comm import ARRAY_OPS, Communicator
 
 NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3")
 SIZES = [2, 3, 4, 5, 7]
@@ -24,9 +24,11 @@ ROOTLESS = ["ring", "direct", "hierarchical", "hierarchical:3"]
 
 
 def expected(size: int, count: int, algorithm: str, codec: str, op: Any = MPI.SUM) -> npt.NDArray[np.float32]:
-    """Of an all-reduce, played without a network."""
+    """Of an all-reduce by one of MPI's operations, played without a network."""
     with np.errstate(all="ignore"):
-        results = execute([gradient(rank, count) for rank in range(size)], algorithm, codecs.get(codec), op)
+        results = execute(
+            [gradient(rank, count) for rank in range(size)], algorithm, codecs.get(codec), ARRAY_OPS[op.name]
+        )
     assert len({result.tobytes() for result in results}) == 1
     return results[0]
 
