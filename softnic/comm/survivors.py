@@ -53,5 +53,5 @@ class Survivors:
 
     def Ishrink(self: Any) -> tuple[Any, Request]:
         """Start Shrink, and return the new communicator and its Request."""
-        made: tuple[Any, Request] = self.Idup()
-        return made
+        made = self.Dup()
+        return made, made.Ibarrier()

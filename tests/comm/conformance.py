@@ -38,6 +38,8 @@ EXCLUDED = ("dynproc", "file", "io", "rma", "rma_nb", "session", "spawn", "util_
 """What softnic.MPI does not have: windows, files, spawning, dynamic processes and sessions. test_util_pool spawns its
 workers; tests/comm/mpi4py_programs.py runs it by `python -m mpi4py.futures`."""
 LIMIT_S = 30.0
+LONGER = {"test_util_dtlib.TestUtilDTLib.testStruct1": 30, "test_util_dtlib.TestUtilDTLib.testStruct2": 60}
+"""Multiples of the limit for tests that make tens of thousands of datatypes."""
 START_S = 120.0
 """Time for all ranks to import the tests."""
 GRACE_S = 5.0
@@ -209,7 +211,7 @@ class Job:
             self.start()
         for rank in self._ranks:
             rank.order(number)
-        until = time.monotonic() + self._options.limit
+        until = time.monotonic() + self._options.limit * LONGER.get(self.names[number], 1)
         outcomes = []
         for rank in self._ranks:
             try:
