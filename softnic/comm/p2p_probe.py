@@ -29,6 +29,10 @@ class Message(PublicNames):
         A Message, of which this becomes another name. None: it equals MPI.MESSAGE_NULL.
     """
 
+    def __new__(cls, message: Message | None = None) -> Self:  # noqa: ARG004
+        """Take what `__init__` takes: subclasses may pass it on."""
+        return super().__new__(cls)
+
     def __init__(self, message: Message | None = None) -> None:
         if message is not None and not isinstance(message, Message):
             raise TypeError(f"a Message is expected, not a {type(message).__name__}")

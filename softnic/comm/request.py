@@ -38,6 +38,10 @@ class Request(PublicNames, RequestSets):
 
     _shared: SharedRequest
 
+    def __new__(cls, request: Request | Awaited | None = None) -> Self:  # noqa: ARG004
+        """Take what `__init__` takes: subclasses may pass it on."""
+        return super().__new__(cls)
+
     def __init__(self, request: Request | Awaited | None = None) -> None:
         if isinstance(request, Request):
             self._share(request._shared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import Any, Self
 
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 from softnic.comm.datatypes import Datatype
@@ -23,6 +23,10 @@ class Status(PublicNames):
     """
 
     _memory: bytearray
+
+    def __new__(cls, status: Status | None = None) -> Self:  # noqa: ARG004
+        """Take what `__init__` takes: subclasses may pass it on."""
+        return super().__new__(cls)
 
     def __init__(self, status: Status | None = None) -> None:
         if status is not None and not isinstance(status, Status):
@@ -108,6 +112,17 @@ class Status(PublicNames):
     def tomemory(self) -> memoryview:
         """Return the memory of the fields, which may be written to."""
         return memoryview(self._memory).cast("i")
+
+    def py2f(self) -> list[int]:
+        """Return the fields as a status of Fortran has them."""
+        return list(self.tomemory())
+
+    @classmethod
+    def f2py(cls, arg: list[int]) -> Self:
+        """Return the Status of the fields `arg`, as py2f has returned them."""
+        made = cls()
+        made.tomemory()[:] = memoryview(struct.pack(f"={len(arg)}i", *arg)).cast("i")
+        return made
 
     def __getstate__(self) -> bytes:
         return bytes(self._memory)
