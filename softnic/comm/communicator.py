@@ -317,6 +317,35 @@ class Intercomm(InterCalls, Comm):
     def _takes(cls, of: Base) -> bool:
         return of._state.properties.inter is not None
 
+    @classmethod
+    def Create_from_groups(
+        cls,
+        local_group: Group,
+        local_leader: int,
+        remote_group: Group,
+        remote_leader: int,
+        stringtag: str = "org.mpi4py",
+        info: Info = INFO_NULL,
+        errhandler: Errhandler | None = None,
+    ) -> Intercomm:
+        """Return a communicator of two groups of MPI.COMM_WORLD's processes, which all call this.
+
+        Parameters
+        ----------
+        local_group, remote_group
+            The group of this process, and the other one.
+        local_leader, remote_leader
+            A rank of each, the same on all.
+        stringtag, info, errhandler
+            As in Create_from_group.
+        """
+        local: Any = Communicator.Create_from_group(local_group, stringtag, info, errhandler)
+        (leader,) = remote_group.Translate_ranks([remote_leader])
+        world: Any = handles.object_named("COMM_WORLD")
+        made: Intercomm = local.Create_intercomm(local_leader, world, leader, sum(stringtag.encode()))
+        local.Free()
+        return made
+
 
 Base.subset_class = Communicator
 InterCalls.inter_class = Intercomm

@@ -16,7 +16,7 @@ import numpy as np
 from softnic.comm import buffers
 from softnic.comm.administration import Administration
 from softnic.comm.buffers import MessageBuffer, rank_in, raw
-from softnic.comm.constants import ERR_TRUNCATE, PROC_NULL, ROOT, UNDEFINED
+from softnic.comm.constants import ERR_ROOT, ERR_TRUNCATE, PROC_NULL, ROOT, UNDEFINED
 from softnic.comm.errors import ArgumentError
 from softnic.comm.groups import Group
 from softnic.comm.info import Info
@@ -204,6 +204,8 @@ class InterCalls(Administration):
 
     def reduce(self, sendobj: Any, op: Any = SUM, root: int = 0) -> Any:
         """Return the combination of the other group's objects at the root."""
+        if root not in (ROOT, PROC_NULL) and not 0 <= root < self._groups().remote_size:
+            raise ArgumentError(f"root is {root}: a rank of the other group is expected", code=ERR_ROOT)
         found = self._remote(sendobj)
         return _fold_objects(found, op) if root == ROOT else None
 

@@ -108,7 +108,6 @@ class UnsupportedCalls:
     Connect = refused("Connect", PROCESSES)
     Join = staticmethod(refused("Join", PROCESSES))
     Create_from_group = staticmethod(refused("Create_from_group", SESSIONS))
-    Create_from_groups = staticmethod(refused("Create_from_groups", SESSIONS))
     Psend_init = refused("Psend_init", PARTITIONS)
     Precv_init = refused("Precv_init", PARTITIONS)
     Revoke = refused("Revoke", FAILURES)
