@@ -221,7 +221,7 @@ def vector_w(spec: Any, ranks: int, *, writable: bool = False, what: str = "the 
         As of `message`, with its errors.
     """
     match list(spec):
-        case [data, types]:
+        case [data, types] | [data, None, None, types]:
             counts, displacements = [1] * ranks, [0] * ranks
         case [data, (given_counts, given_displacements), types] | [data, given_counts, given_displacements, types]:
             counts = integers(given_counts, ranks, "counts", what)

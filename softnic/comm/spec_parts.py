@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from softnic.comm.constants import ERR_COUNT
 from softnic.comm.datatype_definition import DatatypeHandle
+from softnic.comm.errors import Refused
+
+
+class NotIntegersError(Refused, TypeError):
+    """Counts or displacements are not integers."""
 
 
 class SpecParts(NamedTuple):
@@ -64,8 +70,9 @@ def integers(numbers: Any, ranks: int, name: str, what: str) -> list[int]:
         return [integer(numbers, name, what)] * ranks
     try:
         found = [operator.index(number) for number in numbers]
-    except TypeError:
-        found = []
+    except TypeError as error:
+        text = f"{what} has the {name} {numbers!r}: {ranks} integers are expected, one a rank"
+        raise NotIntegersError(ERR_COUNT, text) from error
     if len(found) != ranks:
         raise ValueError(f"{what} has the {name} {numbers!r}: {ranks} integers are expected, one a rank")
     return [integer(number, name, what) for number in found]
