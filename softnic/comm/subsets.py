@@ -82,10 +82,15 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
         return self._split("Split_type", _host_number() if wanted else UNDEFINED, key)
 
     def Create(self, group: Group) -> Any:
-        """Return a communicator of the ranks of `group`, a null one on others. All ranks call this."""
+        """Return a communicator of the ranks of `group`, a null one on others. All ranks call this.
+
+        Groups that have no rank in common make a communicator each.
+        """
         self._properties()
         place = group.Get_rank()
-        return self._split("Create", UNDEFINED if place == UNDEFINED else 0, max(place, 0))
+        if place == UNDEFINED:
+            return self._split("Create", UNDEFINED, 0)
+        return self._split("Create", min(group.ranks_among(self._state.processes)), place)
 
     def Create_group(self, group: Group, tag: int = 0) -> Any:
         """Return a communicator of the ranks of `group`, a null one on others. Only its ranks call this.

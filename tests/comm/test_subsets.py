@@ -94,6 +94,16 @@ def test_create_is_called_by_all() -> None:
     assert run(3, program) == [None, (0, 2), (1, 2)]
 
 
+def test_create_makes_a_communicator_of_each_of_several_groups() -> None:
+    def program(comm: Communicator) -> list[int]:
+        everyone = comm.Get_group()
+        part = comm.Create(everyone.Incl([2]) if comm.rank == 2 else everyone.Excl([2]))
+        told: list[int] = used(part, lambda part: part.allgather(comm.rank))
+        return told
+
+    assert run(4, program) == [[0, 1, 3], [0, 1, 3], [2], [0, 1, 3]]
+
+
 def test_parts_of_parts_and_compressed_calls_in_them() -> None:
     def program(comm: Communicator) -> Any:
         def in_half(half: Communicator) -> Any:
