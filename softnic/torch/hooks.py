@@ -230,16 +230,19 @@ bf16_compress_hook = _bf16
 
 # -- threads -----------------------------------------------------------------------------------------------------------
 
-_threads: weakref.WeakKeyDictionary[Communicator, ThreadPoolExecutor] = weakref.WeakKeyDictionary()
+_threads: dict[int, ThreadPoolExecutor] = {}
+"""By the handle of a communicator."""
 _lock = threading.Lock()
 
 
 def _thread(comm: Communicator) -> ThreadPoolExecutor:
     """Return the thread that makes all calls of a communicator for hooks."""
+    handle = comm.handle
     with _lock:
-        if comm not in _threads:
-            _threads[comm] = ThreadPoolExecutor(1, "softnic-hooks")
-        return _threads[comm]
+        if handle not in _threads:
+            _threads[handle] = ThreadPoolExecutor(1, "softnic-hooks")
+            weakref.finalize(comm, _threads.pop, handle, None)
+        return _threads[handle]
 
 
 def _check(method: Any, model: Any, comm: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import errno
 import json
 import os
@@ -168,10 +169,11 @@ def test_no_nic_is_one_line(softnic: Softnic) -> None:
 
 
 def test_a_nic_of_another_user_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_socket: object, _path: str) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    class Refused(_socket.socket):
+        def connect(self, _path: object) -> None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("_socket.socket", Refused)
     said = r"no NIC answers at a.sock \(Permission denied\): a NIC serves the user it runs as, and root"
     with pytest.raises(PermissionError, match=said):
         read_stats(Path("a.sock"))
