@@ -34,9 +34,9 @@ class AttachedBuffer:
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         unlimited = buffer is None or isinstance(buffer, BufferAutomatic)
-        if not unlimited and memoryview(buffer).readonly:
-            raise BufferError("the buffer to attach is read-only")
-        self._size: float = float("inf") if unlimited else flat_bytes(buffer, "the buffer to attach").nbytes
+        self._size: float = float("inf")
+        if not unlimited:
+            self._size = flat_bytes(buffer, "the buffer to attach", writable=True).nbytes
         self._messages: dict[SendOperation, int] = {}
 
     def reserve(self, size: int) -> None:

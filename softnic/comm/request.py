@@ -63,12 +63,12 @@ class Request(PublicNames, RequestSets):
 
     def Wait(self, status: Status | None = None) -> Literal[True]:
         """Wait for the result and return True. An interrupt (KeyboardInterrupt) leaves the Request as it was."""
-        self.wait(status)
+        self._wait(status)
         return True
 
     def Test(self, status: Status | None = None) -> bool:
         """Return whether the result is there."""
-        return self.test(status)[0]
+        return self._test(status)[0]
 
     def Get_status(self, status: Status | None = None) -> bool:
         """Return what Test would return; the Request does not change."""
@@ -86,13 +86,19 @@ class Request(PublicNames, RequestSets):
 
     def wait(self, status: Status | None = None) -> Any:
         """Wait for the result. Return the object received, None if there is none to return."""
+        return self._wait(status)
+
+    def test(self, status: Status | None = None) -> tuple[bool, Any]:
+        """Return the result of Test, and the object received."""
+        return self._test(status)
+
+    def _wait(self, status: Status | None) -> Any:
         operation = self._posted
         if operation is not None and not operation.settled:
             wait_for([operation], all)
         return self._finish(status)
 
-    def test(self, status: Status | None = None) -> tuple[bool, Any]:
-        """Return the result of Test, and the object received."""
+    def _test(self, status: Status | None) -> tuple[bool, Any]:
         if not self.Get_status():
             return False, None
         return True, self._finish(status)
