@@ -17,6 +17,7 @@ if sys.argv[1] == "server":
 
         def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
             def answer() -> None:
+                channel.recv(1)  # the client ends its input when it has been told that the command runs
                 channel.sendall(command[::-1] * 20_000)
                 channel.send_exit_status(0)
                 channel.close()
@@ -36,4 +37,5 @@ else:
         client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
         client.connect("node0", 8000, "me", "word", look_for_keys=False, allow_agent=False, timeout=30)
         _, output, _ = client.exec_command("olleh")
+        output.channel.shutdown_write()
         assert output.read() == b"hello" * 20_000
