@@ -153,8 +153,14 @@ def stream_of(fd: int) -> SocketState:
 
 @contextlib.contextmanager
 def unix_view(fd: int) -> Iterator[_socket.socket]:
-    """A Unix socket object for a file descriptor, which it does not close."""
+    """A Unix socket object for a file descriptor, which it does not close.
+
+    With a default timeout, a new object makes its file descriptor non-blocking, and with it every duplicate: undone.
+    """
+    blocking = os.get_blocking(fd)
     view = _socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fd)
+    if blocking:
+        view.setblocking(True)
     try:
         yield view
     finally:

@@ -42,8 +42,6 @@ EXPECTED: dict[str, str] = {
 }
 """The reason of each expected failure, by a regular expression for the test's name."""
 EITHER: dict[str, str] = {
-    r"test_ftplib.*TestTimeouts\.testTimeout": "an open defect: a connection that is closed at once "
-    "may end before its data",
     r"TestPreHandshakeClose\.test_preauth_data_to_tls_server$": "a reset that reaches the other end before "
     "close returns: so on the kernel's loopback only, not through a network",
     r"test_sendfile\.\w+\.test_sendfile_(fallback_)?close_peer_in_the_middle_of_receiving$": "SO_SNDBUF and SO_RCVBUF "

@@ -218,6 +218,17 @@ def test_create_connection_accepts_the_standard_arguments(nic: Nic) -> None:
         assert socket._GLOBAL_DEFAULT_TIMEOUT is stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
 
+def test_a_default_timeout_leaves_a_blocking_descriptor_blocking(nics: list[Nic]) -> None:
+    with nics[1].server() as server:
+        stdlib.setdefaulttimeout(WAIT_S)
+        try:
+            a = socket.create_connection(server.getsockname(), timeout=None, nic=nics[0].path)
+        finally:
+            stdlib.setdefaulttimeout(None)
+        with a:
+            assert os.get_blocking(a.fileno())
+
+
 def test_connect_takes_integers_and_bytes_and_nothing_else(nic: Nic) -> None:
     with socket.create_server((nic.ip, 0)) as listening, socket.socket() as s:
         for wrong in ((nic.ip, "80"), (nic.ip, 80.0), (None, 80), nic.ip, (nic.ip,)):
