@@ -5,21 +5,26 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich import progress as bars
 from rich.console import Console
 
 from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.out import add_out, open_out
 from softnic.experiments.data import DataError, load
+from softnic.experiments.kept import InUseError, alone
 from softnic.experiments.report import MeasurementError, Progress, machine
 from softnic.experiments.reproduce import gradients
+from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import Item, ReproduceError
-from softnic.experiments.reproduce.items import ITEMS, make
+from softnic.experiments.reproduce.items import ITEMS, make_or_read
 
 NAME = "reproduce"
 HELP = "reproduce the papers' tables and figures and compare them with the published ones"
@@ -31,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "\n".join(f"  {name:12}{', '.join(items)}" for name, items in ITEMS.items())
     parser.epilog = (
         f"items:\n{listed}\n\n"
-        "Without --quick some items take many minutes. Results of trainings are cached in ~/.cache/softnic (or\n"
-        "$XDG_CACHE_HOME), some 2 GB for all models. The networks need PyTorch, PNG needs matplotlib.\n\n"
+        "Without --quick some items take many minutes. A run that was interrupted continues where it stopped: results\n"
+        "are kept in --results, gradients in ~/.cache/softnic (or $XDG_CACHE_HOME), some 2 GB for all models. The\n"
+        "networks need PyTorch, PNG needs matplotlib.\n\n"
         "examples:\n"
         "  softnic reproduce inceptionn table3 --model hdc\n"
         "  softnic reproduce inceptionn fig14 --data mnist/ --out figures/\n"
@@ -47,23 +53,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     models_help = "only this one; may be repeated (all four)"
     add("--model", choices=paper.MODELS, action="append", dest="models", help=models_help)
     add("--quick", action="store_true", help="a check in seconds that everything works; its figures mean nothing")
+    results_help = "keep results here, one JSON file an item, and continue with those it has (in the cache)"
+    add("--results", type=Path, metavar="DIR", help=results_help)
+    add("--again", action="store_true", help="make items again that --results has")
 
 
 def run(args: argparse.Namespace) -> int:
     chosen = _chosen(args)
     pictures = open_out(args)
     check_writable(args.json)
-    console, errors = Console(markup=False, quiet=args.json == "-"), Console(stderr=True, markup=False)
+    console, results = Console(markup=False, quiet=args.json == "-"), args.results or cache_directory() / "results"
     made: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory, errors.status("starting") as status:
-        context = _context(args, Path(directory), lambda what: status.update(what))
+    with (
+        tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory,
+        _alone(results),
+        _bar() as bar,
+    ):
+        task = bar.add_task("starting", total=len(chosen))
+        context = _context(args, Path(directory), lambda what: bar.update(task, description=what))
         for name, item_name in chosen:
             began = time.monotonic()
-            item = _make(name, item_name, context)
-            made.append({**item.as_json(), "took_s": time.monotonic() - began})
-            _deliver(item, made[-1]["took_s"], args, console, pictures=pictures)
+            item, now = _make(name, item_name, context, results, again=args.again)
+            took_s = time.monotonic() - began
+            made.append({**item.as_json(), "took_s": took_s})
+            about = f"took {took_s:.0f} s" if now else f"kept in {results} (--again makes it again)"
+            _deliver(item, about, args, console, pictures=pictures)
+            bar.advance(task)
     deliver_json(args.json, {"machine": machine(), "items": made})
     return 0
+
+
+@contextmanager
+def _alone(results: Path) -> Iterator[None]:
+    try:
+        with alone(results):
+            yield
+    except InUseError as error:
+        raise CommandError(str(error)) from error
+
+
+def _bar() -> bars.Progress:
+    columns = (
+        bars.SpinnerColumn(),
+        bars.MofNCompleteColumn(),
+        bars.BarColumn(bar_width=20),
+        bars.TimeElapsedColumn(),
+        bars.TextColumn("{task.description}", markup=False),
+    )
+    console = Console(stderr=True, markup=False)
+    return bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _chosen(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -91,17 +129,17 @@ def _context(args: argparse.Namespace, directory: Path, progress: Progress) -> C
     return Context(data, path, args.quick, models, settings, progress)
 
 
-def _make(name: str, item: str, context: Context) -> Item:
+def _make(name: str, item: str, context: Context, results: Path, *, again: bool) -> tuple[Item, bool]:
     try:
-        return make(name, item, context)
+        return make_or_read(name, item, context, results, again=again)
     except (ReproduceError, MeasurementError, ClusterError, DataError) as error:
         raise CommandError(f"{name} {item}: {error}") from error
 
 
-def _deliver(item: Item, seconds: float, args: argparse.Namespace, console: Console, *, pictures: bool) -> None:
+def _deliver(item: Item, about: str, args: argparse.Namespace, console: Console, *, pictures: bool) -> None:
     """Show and write an item as soon as it is made: the next one may take long, or fail."""
     item.show(console)
-    console.print(f"took {seconds:.0f} s", highlight=False)
+    console.print(about, highlight=False, soft_wrap=True)
     if args.out is not None:
         files = item.write(args.out, pictures=pictures)
         console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)

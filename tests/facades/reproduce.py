@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.report import Value
-from softnic.experiments.reproduce import gradients, networks
+from softnic.experiments.reproduce import gradients, networks, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
@@ -94,6 +94,7 @@ __all__ = [
     "smartnic_paper",
     "smoothed",
     "span",
+    "stored",
     "table3",
     "trained",
 ]

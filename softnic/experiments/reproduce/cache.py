@@ -16,10 +16,14 @@ def cache_directory() -> Path:
     return Path(base) / "softnic" / "reproduce"
 
 
+def digest(data: DataSet) -> str:
+    """Return a digest that differs between data sets."""
+    return hashlib.sha256(data.train_inputs[:100].tobytes() + data.train_labels.tobytes()).hexdigest()
+
+
 def key(model: str, data: DataSet, settings: Mapping[str, object]) -> str:
     """Return a file name that differs with the model, the data and every setting, which must be JSON."""
-    sample = hashlib.sha256(data.train_inputs[:100].tobytes() + data.train_labels.tobytes())
-    fields = {**settings, "data": sample.hexdigest()}
+    fields = {**settings, "data": digest(data)}
     return f"{model}-{hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]}"
 
 

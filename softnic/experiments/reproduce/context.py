@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from softnic.experiments.data import DataSet
+from softnic.experiments.kept import ResultFile
 from softnic.experiments.report import Progress
-from softnic.experiments.reproduce import gradients
+from softnic.experiments.reproduce import cache, gradients
 from softnic.experiments.reproduce.gradients import GradientSettings, Stage
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import ReproduceError
@@ -33,6 +34,13 @@ class Context:
     progress: Progress = lambda _what: None
     measured: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     """Measurements of this run, by what was measured."""
+    kept: ResultFile = field(default_factory=lambda: ResultFile(None), compare=False)
+    """The file of the item that is being made: its units continue an interrupted run."""
+
+    def asked(self) -> dict[str, Any]:
+        """Return what a run was asked for, in types of JSON: an item kept from such a run is not made again."""
+        data = {"name": self.data.name, "digest": cache.digest(self.data)}
+        return {"data": data, "quick": self.quick, "models": list(self.models), "gradients": asdict(self.settings)}
 
     def once(self, key: Hashable, measure: Callable[[], T]) -> T:
         """Measure something once in this run; later calls with the same key return the first result."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
+from softnic.experiments.kept import ResultFile
+from softnic.experiments.reproduce import stored
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item
 
@@ -35,3 +38,29 @@ def make(paper: str, name: str, context: Context) -> Item:
     differs = [*item.differs, _QUICK] if context.quick else item.differs
     settings = {**item.settings, "quick": context.quick}
     return replace(item, paper=paper, name=name, differs=differs, settings=settings)
+
+
+def make_or_read(paper: str, name: str, context: Context, directory: Path, *, again: bool = False) -> tuple[Item, bool]:
+    """Return an item as the directory has it from a run that was asked for the same, or make it and keep it.
+
+    An interrupted run continues with the units that it has not kept yet. `again` discards what the directory has.
+
+    Returns
+    -------
+    tuple of Item and bool
+        The item, and whether it was made now.
+
+    Raises
+    ------
+    ReproduceError, MeasurementError, ClusterError
+        As in `make`.
+    OSError
+        The result cannot be written.
+    """
+    file = ResultFile(directory / f"{paper}-{name}.json", again=again)
+    asked = context.asked()
+    found = file.result(asked)
+    if found is not None:
+        return stored.item(found), False
+    made = make(paper, name, replace(context, kept=file))
+    return stored.item(file.finish(asked, stored.content(made))), True

@@ -11,7 +11,8 @@ import pytest
 
 from softnic import codecs
 from tests.facades.commands import main
-from tests.facades.reproduce import Bars, Item, Lines, ValueTable, fig14, paper, table3
+from tests.facades.kept import ResultFile
+from tests.facades.reproduce import Bars, Item, Lines, ValueTable, fig14, paper, stored, table3
 
 
 def test_published_times_add_up() -> None:
@@ -112,6 +113,28 @@ def test_the_command_writes_what_it_shows(cache: Path, capsys: pytest.CaptureFix
     [item] = json.loads(figures.read_text())["items"]
     rows = list(csv.DictReader((out / "inceptionn-table3.csv").read_text().splitlines()))
     assert [row["ratio"] for row in rows] == [str(row["ratio"]) for row in item["tables"][0]["rows"]]
+
+
+def test_an_item_that_is_kept_is_shown_and_not_made_again(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = cache / "results"
+    command = ["reproduce", "inceptionn", "table3", "--quick", "--model", "hdc", "--results", str(results)]
+    shown = []
+    for more in ([], [], ["--again"]):
+        assert main([*command, *more]) == 0
+        shown.append(capsys.readouterr().out.splitlines())
+    assert [lines[-1].split()[0] for lines in shown] == ["took", "kept", "took"]
+    assert shown[0][:-1] == shown[1][:-1] == shown[2][:-1]
+    assert [path.name for path in results.iterdir()] == ["inceptionn-table3.json"]
+
+
+def test_a_kept_item_is_whole(tmp_path: Path) -> None:
+    given = an_item()
+    file = ResultFile(tmp_path / "item.json")
+    file.finish({}, stored.content(given))
+    read = stored.item(ResultFile(tmp_path / "item.json").result({}))
+    assert read.as_json() == given.as_json()
+    assert read.charts == given.charts
+    assert [table.columns for table in read.tables] == [table.columns for table in given.tables]
 
 
 @pytest.mark.parametrize(
