@@ -122,6 +122,7 @@ class ProcessSupervisor:
         self._lock = threading.Lock()
         self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base_directory()))
         self._socket, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setblocking(True)  # whatever the program's default timeout is
         arguments = (peer.fileno(), os.getpid(), grace_s, self.directory)
         # Not `-m`: isolated from PYTHONPATH and site, the process starts within milliseconds.
         argv = [sys.executable, "-IS", __file__, *map(str, arguments)]

@@ -98,7 +98,7 @@ class socket(TransferSocket):
     def detach(self) -> int:
         fd = super().detach()
         if fd >= 0:
-            socket_state.on_detach(fd, self._state)
+            socket_state.on_detach(fd, self._opened())
             self._open_state = None
         return fd
 
@@ -110,7 +110,7 @@ class socket(TransferSocket):
         """
         fd, state = self.fileno(), self._open_state
         if fd >= 0:
-            socket_state.on_close(fd, self._state)
+            socket_state.on_close(fd, self._opened())
         self._open_state = None
         super()._real_close(*arguments)  # type: ignore[misc]
         if fd >= 0 and state is not None and state.listening:
@@ -125,7 +125,7 @@ class socket(TransferSocket):
         self._bind(addresses.resolve(address))
 
     def listen(self, backlog: int = 128, /) -> None:
-        state = self._state
+        state = self._opened()
         if state.peer or state.target:
             raise OSError(errno.EINVAL, "the socket is connected")
         if not state.stream:
@@ -162,19 +162,19 @@ class socket(TransferSocket):
     # -- names and options -----------------------------------------------------------------------------------------
 
     def getsockname(self) -> Any:
-        return self._state.local
+        return self._opened().local
 
     def getpeername(self) -> Any:
-        if self._state.peer is None:
+        if self._opened().peer is None:
             self._settle()
-        if self._state.peer is None:
+        if self._opened().peer is None:
             raise OSError(errno.ENOTCONN, "the socket is connecting")
         if self._is_over():
             raise OSError(errno.ENOTCONN, "the socket is not connected any more")
-        return self._state.peer
+        return self._opened().peer
 
     def setsockopt(self, level: int, name: int, value: Any, length: int | None = None, /) -> None:
-        state, option = self._state, (level, name)
+        state, option = self._opened(), (level, name)
         if option in options.NIC_OPTIONS:
             converted = options.to_protocol(level, name, value)
             client(state.path).call(control.SetOption(state.stream, level, name, converted))
@@ -190,7 +190,7 @@ class socket(TransferSocket):
             super().setsockopt(level, name, value, *(() if length is None else (length,)))
 
     def getsockopt(self, level: int, name: int, length: int | None = None, /) -> Any:
-        state, option = self._state, (level, name)
+        state, option = self._opened(), (level, name)
         if option == (_stdlib.IPPROTO_TCP, _stdlib.TCP_INFO):
             return options.tcp_info(info(self))[:length]
         value: int | str

@@ -41,15 +41,14 @@ class NicSocket(socket.socket):
 
     _open_state: socket_state.SocketState | None
 
-    @property
-    def _state(self) -> socket_state.SocketState:
-        """The state of the stream. Raises OSError (EBADF) if the socket is closed or detached."""
+    def _opened(self) -> socket_state.SocketState:
+        """Returns the state of the stream. Raises OSError (EBADF) if the socket is closed or detached."""
         if self._open_state is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._open_state
 
     def _bind(self, address: tuple[str, int]) -> None:
-        state = self._state
+        state = self._opened()
         if state.stream:
             raise OSError(errno.EINVAL, "the socket is bound already")
         reuse = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEADDR)))
@@ -58,7 +57,7 @@ class NicSocket(socket.socket):
         state.bound = True
 
     def _connect(self, target: tuple[str, int]) -> None:
-        state = self._state
+        state = self._opened()
         if state.listening or state.peer:
             raise OSError(errno.EISCONN, "the socket is connected")
         if state.target:  # called again, which reports the outcome
@@ -86,7 +85,7 @@ class NicSocket(socket.socket):
 
     def _start(self, target: tuple[str, int]) -> None:
         """Starts a connection, while this file descriptor is not writable."""
-        state = self._state
+        state = self._opened()
         if not state.stream and not state.options.keys().isdisjoint(IN_SYN):
             self._open(control.Open())
         blocker = self._block_until_connected()
@@ -101,7 +100,7 @@ class NicSocket(socket.socket):
 
     def _accept(self) -> tuple[int, tuple[str, int]]:
         """Accepts a connection. Returns its file descriptor, which a socket object is to take, and the peer's name."""
-        state = self._state
+        state = self._opened()
         if not state.listening:
             raise OSError(errno.EINVAL, "the socket is not listening")
         try:
@@ -154,7 +153,7 @@ class NicSocket(socket.socket):
         """Whether a connection that was established no longer exists."""
         if not self._hung_up():
             return False
-        state = self._state
+        state = self._opened()
         try:
             info = client(state.path).call(control.QueryStream(state.stream))
         except OSError:
@@ -163,7 +162,7 @@ class NicSocket(socket.socket):
 
     def _open(self, request: control.Open | control.Bind | control.Connect) -> None:
         """Opens, binds or connects. Passes the NIC its end of the pair, unless it has it, and the options so far."""
-        state = self._state
+        state = self._opened()
         new = not state.stream
         if new and state.nic_end < 0:  # closed by on_detach
             self._renew()
@@ -188,7 +187,7 @@ class NicSocket(socket.socket):
 
     def _renew(self) -> None:
         """Creates a new pair under the same file descriptor."""
-        state = self._state
+        state = self._opened()
         state.close_nic_end()
         timeout, inheritable = self.gettimeout(), self.get_inheritable()
         fresh = socket_state.new_pair(state)
@@ -221,7 +220,7 @@ class NicSocket(socket.socket):
 
     def _status(self) -> StreamInfo:
         """Returns the stream's state and clears its pending error."""
-        state = self._state
+        state = self._opened()
         try:
             info = client(state.path).call(control.QueryStream(state.stream, clear=True))
         except OSError as error:
@@ -233,12 +232,12 @@ class NicSocket(socket.socket):
 
     def _settle(self) -> None:
         """Completes a connect. Raises its error, or ENOTCONN if there was none."""
-        with self._state.lock:
-            if self._state.peer is None:  # else another thread has
+        with self._opened().lock:
+            if self._opened().peer is None:  # else another thread has
                 self._settle_now()
 
     def _settle_now(self) -> None:
-        state = self._state
+        state = self._opened()
         if state.target is None:
             raise OSError(errno.ENOTCONN, "the socket is not connected")
         try:
@@ -255,7 +254,7 @@ class NicSocket(socket.socket):
 
     def _raise_if_failed(self) -> None:
         """Raises the NIC's error, if the stream has ended and an error ended it. For transfers that moved no bytes."""
-        state = self._state
+        state = self._opened()
         if not state.ended:
             waiting = poll()
             waiting.register(self.fileno(), POLLIN)
@@ -271,7 +270,7 @@ class NicSocket(socket.socket):
         info = self._status()
         if info.error and info.error != errno.EPIPE:  # EPIPE concerns writers
             raise OSError(info.error, info.error_message)
-        self._state.ended = True
+        self._opened().ended = True
 
     def _nic_error(self, error: ConnectionError) -> OSError:
         """Returns the NIC's error for one that the file descriptor reported."""
@@ -282,9 +281,9 @@ class NicSocket(socket.socket):
         """Returns and clears the pending error (SO_ERROR)."""
         super().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears the pair's own ECONNRESET
         try:
-            if self._state.target is not None:
+            if self._opened().target is not None:
                 self._settle()
                 return 0
-            return self._status().error if self._state.stream else 0
+            return self._status().error if self._opened().stream else 0
         except OSError as error:
             return error.errno or errno.EIO

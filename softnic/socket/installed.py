@@ -91,12 +91,12 @@ class InstalledSocket(_Nic):  # type: ignore[misc]
     def _tag(self, port: object) -> None:
         """Tags a connection to this port, or those that are accepted at it, unless the program has set a tag."""
         codec = tags().get(port) if isinstance(port, int) else None
-        if codec is not None and not {_TOS, _CODEC} & self._state.options.keys():
+        if codec is not None and not {_TOS, _CODEC} & self._opened().options.keys():
             self.setsockopt(*_TOS, TAG)
             self.setsockopt(*_CODEC, codec)
 
     def _connect(self, target: tuple[str, int]) -> None:
-        if self._state.target is None:
+        if self._opened().target is None:
             self._tag(target[1])
         super()._connect(target)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Sequence
 from typing import Any
 
 from softnic.ipc import control
@@ -83,10 +82,13 @@ def gethostbyaddr(ip_address: str) -> _Host:
     return _gethostbyaddr(ip_address) if node is None else (node.name, [_full(node)], [node.address])
 
 
-def getnameinfo(sockaddr: Sequence[Any], flags: int) -> tuple[str, str]:
+def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
     """Returns the host and the service of an address."""
-    node = None if flags & socket.NI_NUMERICHOST else _node(sockaddr[0])
-    host, service = _getnameinfo(tuple(sockaddr), flags | (socket.NI_NUMERICHOST if node is not None else 0))
+    if not isinstance(sockaddr, tuple):
+        del sockaddr  # which the error's traceback would keep
+        raise TypeError("getnameinfo() argument 1 must be a tuple")
+    node = None if flags & socket.NI_NUMERICHOST or not sockaddr else _node(sockaddr[0])
+    host, service = _getnameinfo(sockaddr, flags | (socket.NI_NUMERICHOST if node is not None else 0))
     return (host if node is None else _full(node)), service
 
 

@@ -35,7 +35,7 @@ def _transfer(
 
     @functools.wraps(plain)
     def transfer(self: TransferSocket, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._state.peer is None:
+        if self._opened().peer is None:
             self._settle()
         flags = args[flags_at] if len(args) > flags_at else kwargs.get("flags", 0)
         if isinstance(flags, int) and flags & _MSG_OOB:
@@ -80,6 +80,6 @@ class TransferSocket(NicSocket):
         return _send(self, data, *arguments[:-1])
 
     def shutdown(self, how: int, /) -> None:
-        if self._state.peer is None and not self._state.listening:
+        if self._opened().peer is None and not self._opened().listening:
             self._settle()
         super().shutdown(how)

@@ -8,6 +8,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -113,6 +114,17 @@ def test_a_process_inherits_no_other_fd(open_files: int) -> None:
 def test_a_large_environment_is_passed(supervisor: ProcessSupervisor) -> None:
     pipe = python(supervisor, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
     assert pipe.read_all() == b"100000"
+
+
+def test_the_reply_is_awaited_whatever_the_default_timeout_of_sockets_is() -> None:
+    socket.setdefaulttimeout(1e-6)
+    try:
+        supervisor = ProcessSupervisor()
+    finally:
+        socket.setdefaulttimeout(None)
+    with contextlib.ExitStack() as stack:
+        stack.callback(supervisor.stop)
+        assert python(supervisor, "import os; os.write(1, b'up')").read_all() == b"up"
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])

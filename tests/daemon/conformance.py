@@ -1,9 +1,8 @@
 """CPython's own tests of sockets, run over a NIC: `python -m tests.daemon.conformance [PATTERN...]`.
 
 Each suite is a module of the interpreter's test package (`python -c "import test.test_socket"`). It runs in a process
-in which the module `socket` is softnic's, Unix sockets excepted. The tests connect to the loopback address, which a
-node does not have: the address of the one node that is started stands for it, both ways. A test without progress for a
-minute is ended and reported as hung; the remaining ones run in another process.
+that has called `softnic.install()`, on one node, to which the tests' loopback address belongs. A test without progress
+for a minute is ended and reported as hung; the remaining ones run in another process.
 
 What is expected to fail, and why, is in conformance_known.py; the table of docs/sockets.md has the same.
 """
@@ -15,7 +14,6 @@ import contextlib
 import json
 import os
 import select
-import socket as _socket
 import subprocess
 import sys
 import tempfile
@@ -23,26 +21,25 @@ import traceback
 import unittest
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from tests.daemon.conformance_known import SUITES, may_pass, reason_of
+import softnic
+from tests.daemon.conformance_known import NOT_RUN, SUITES, may_pass, reason_of
 from tests.daemon.nics import running
 
 HUNG_S = 60.0
 PYTHON = (3, 11)
 """The version of CPython whose tests conformance_known.py describes."""
 MARK = "CONFORMANCE "
-LOOPBACK = "127.0.0.1"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", choices=("list", "run"), help=argparse.SUPPRESS)
-    parser.add_argument("--node", help=argparse.SUPPRESS)
     parser.add_argument("patterns", nargs="*", help="only tests whose name contains one of these")
     options = parser.parse_args()
     if options.child:
-        install(options.node)
+        softnic.install()
         (list_tests if options.child == "list" else run_tests)(sys.stdin.read().split())
         return 0
     outcomes = run(options.patterns)
@@ -80,31 +77,31 @@ def run(patterns: Sequence[str] = (), suites: Iterable[str] = tuple(SUITES)) -> 
         environment = {**os.environ, "SOFTNIC_NIC": nic.path, "PYTHONWARNINGS": "ignore"}
         environment["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), environment.get("PYTHONPATH", "")])
         for suite in suites:
-            with child("list", nic.ip, [suite], environment) as (process, _):
+            with child("list", [suite], environment) as (process, _):
                 assert process.stdout is not None
                 names = [line.removeprefix(MARK).strip() for line in process.stdout.read().decode().splitlines()]
             left = [name for name in names if not patterns or any(pattern in name for pattern in patterns)]
-            outcomes |= run_all(left, nic.ip, environment)
+            outcomes |= run_all(left, environment)
     return outcomes
 
 
-def run_all(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+def run_all(names: Sequence[str], environment: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Runs tests, in a new process after each that hung or died."""
     outcomes: dict[str, tuple[str, str]] = {}
     while left := [name for name in names if name not in outcomes]:
-        outcomes |= run_some(left, node, environment)
+        outcomes |= run_some(left, environment)
         print(f"{left[0]} and others: {len(left)} begun, {len(outcomes)} done", file=sys.stderr, flush=True)
     return outcomes
 
 
 @contextlib.contextmanager
 def child(
-    what: str, node: str, names: Sequence[str], environment: dict[str, str]
+    what: str, names: Sequence[str], environment: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """Yields a process that lists or runs tests in its own directory, and its log file."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
-        command = [sys.executable, "-m", "tests.daemon.conformance", "--child", what, "--node", node]
+        command = [sys.executable, "-m", "tests.daemon.conformance", "--child", what]
         with (
             log.open("wb") as errors,
             subprocess.Popen(
@@ -120,11 +117,11 @@ def child(
                 process.kill()
 
 
-def run_some(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+def run_some(names: Sequence[str], environment: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Runs tests in one process until one hangs or ends the process."""
     found: dict[str, tuple[str, str]] = {}
     current = names[0]
-    with child("run", node, names, environment) as (process, log):
+    with child("run", names, environment) as (process, log):
         assert process.stdout is not None
         descriptor, rest = process.stdout.fileno(), b""
         while True:
@@ -147,66 +144,6 @@ def run_some(names: Sequence[str], node: str, environment: dict[str, str]) -> di
 # -- the process that runs the tests
 
 
-def install(node: str) -> None:
-    """Makes softnic's socket the module `socket` of all later imports."""
-    import ssl
-
-    from softnic import socket
-
-    early = {"asyncio", "selectors", "socketserver", "http.client", "ftplib"} & set(sys.modules)
-    for name in early:  # imported by this runner's own imports
-        for module in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
-            del sys.modules[module]
-    loopback = loopback_class(socket.socket, node)
-    socket.socket = loopback  # type: ignore[misc]
-    ssl.SSLContext.sslsocket_class = cast("type[ssl.SSLSocket]", type("SSLSocket", (socket.SSLSocket, loopback), {}))
-    ssl.create_connection = socket.create_connection  # type: ignore[attr-defined]
-    sys.modules["socket"] = socket
-
-
-def loopback_class(base: type[Any], node: str) -> type[Any]:
-    """Return softnic's socket class, to which the loopback address means the node's address."""
-
-    def inward(address: Any) -> Any:
-        if isinstance(address, tuple) and len(address) == 2 and address[0] in (LOOPBACK, "localhost"):
-            return node, address[1]
-        return address
-
-    def outward(address: Any) -> Any:
-        return (LOOPBACK, address[1]) if address[0] == node else address
-
-    class Loopback(base):  # type: ignore[misc]
-        __slots__ = ()
-
-        def __new__(cls, family: int = -1, *arguments: Any, **named: Any) -> Any:
-            if family == _socket.AF_UNIX:  # asyncio tests Unix sockets in the same modules: they remain the kernel's
-                return _socket.socket(family, *arguments, **named)
-            return super().__new__(cls, family, *arguments, **named)
-
-        def bind(self, address: Any, /) -> None:
-            super().bind(inward(address))
-
-        def connect(self, address: Any, /) -> None:
-            super().connect(inward(address))
-
-        def connect_ex(self, address: Any, /) -> int:
-            return cast("int", super().connect_ex(inward(address)))
-
-        def accept(self) -> tuple[Any, Any]:
-            accepted, peer = super().accept()
-            return accepted, outward(peer)
-
-        def getsockname(self) -> Any:
-            return outward(super().getsockname())
-
-        def getpeername(self) -> Any:
-            return outward(super().getpeername())
-
-    Loopback.__name__ = Loopback.__qualname__ = "socket"
-    Loopback.__module__ = "socket"
-    return Loopback
-
-
 def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
     for test in suite:
         if isinstance(test, unittest.TestSuite):
@@ -219,7 +156,8 @@ def list_tests(suites: Sequence[str]) -> None:
     for suite in suites:
         classes = SUITES[suite]
         for test in cases(unittest.defaultTestLoader.loadTestsFromName(suite)):
-            if classes is None or type(test).__name__ in classes:
+            is_run = classes is None or type(test).__name__ in classes
+            if is_run and test.id().removeprefix(f"{suite}.") not in NOT_RUN:
                 print(MARK + test.id())
 
 
