@@ -48,6 +48,11 @@ class ResultFile:
         self._path = path
         self._content: dict[str, Any] = {} if again else _read(path)
 
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """All that the file holds; empty if there is no such file."""
+        return self._content
+
     def once(self, unit: str, settings: Mapping[str, Any], measure: Callable[[], T], kind: type[T]) -> T:
         """Return a unit's value from the file, or measure it and write it to the file.
 

@@ -52,11 +52,14 @@ class ValueTable:
         """Return each row by heading."""
         return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
-    def draw(self) -> Table:
+    def cells(self) -> list[list[str]]:
+        """Return the rows as text."""
         formats = [column.partition(" [")[2].removesuffix("]") for column in self.columns.split(" | ")]
-        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(formats))]
-        cells = [list(map(_cell, row, formats)) for row in self.rows]
-        return draw_table(zip(self.headings, words, strict=True), cells)
+        return [list(map(_cell, row, formats)) for row in self.rows]
+
+    def draw(self) -> Table:
+        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(self.headings))]
+        return draw_table(zip(self.headings, words, strict=True), self.cells())
 
     def write(self, path: Path) -> None:
         """Write the table as CSV. Raises OSError."""
