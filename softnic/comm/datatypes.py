@@ -314,7 +314,8 @@ class Datatype(DatatypePacking, AttributeCalls):
         return TYPES[code]
 
     def Commit(self) -> Self:
-        """Return the type itself: no preparation is needed."""
+        """Return the type itself: no preparation is needed. Raises ArgumentError for DATATYPE_NULL."""
+        self._live()
         return self
 
     def Free(self) -> None:

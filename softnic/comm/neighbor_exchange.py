@@ -1,15 +1,19 @@
-"""Several messages at a time between this rank and others, in both directions, as part of one call."""
+"""Several messages at a time between this rank and others, in both directions, as one operation.
+
+Ranks make such calls in the same order, so that messages of two ranks with the same tag are matched by their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from softnic.comm import messages
-from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ERR_TRUNCATE, PROC_NULL
 from softnic.comm.errors import ArgumentError
 from softnic.comm.matching import Arrival, PendingRecv
+from softnic.comm.pending import MessageEngine, MessageOperation
+from softnic.comm.status import Status, fill_empty
 
 EXCHANGE_TAGS = 1 << 40
 """First of the tags for these messages, which no other call has."""
@@ -27,11 +31,23 @@ class ExchangeRecv:
     """A message from a rank: into `memory`, or into memory of its own if that is None. PROC_NULL: from nobody."""
 
     def __init__(self, source: int, tag: int, memory: memoryview | None = None) -> None:
-        self.memory = memory
         self.source = source
-        self.pending = PendingRecv(source, EXCHANGE_TAGS + tag, self._place)
+        self._place = _ExchangePlace(memory)
+        self.pending = PendingRecv(source, EXCHANGE_TAGS + tag, self._place.take)
 
-    def _place(self, message: Arrival) -> memoryview:
+    @property
+    def memory(self) -> memoryview | None:
+        """Where the message is; None: there is none."""
+        return self._place.memory
+
+
+class _ExchangePlace:
+    """Memory for one message, made when it comes if there is none."""
+
+    def __init__(self, memory: memoryview | None) -> None:
+        self.memory = memory
+
+    def take(self, message: Arrival) -> memoryview:
         size = message.announce.size
         if self.memory is None:
             self.memory = memoryview(bytearray(size))
@@ -41,27 +57,56 @@ class ExchangeRecv:
         return self.memory[:size]
 
 
-def exchange(connections: CommConnections, sends: Sequence[ExchangeSend], receives: Sequence[ExchangeRecv]) -> None:
-    """Send and receive all these messages. Raises CommError, ArgumentError if one does not fit."""
-    matcher = connections.matcher
-    wanted = [each for each in receives if each.source != PROC_NULL]
-    for each in wanted:
-        matcher.begin_receive(each.pending)
-    sent = []
-    for dest, tag, data in sends:
-        if dest != PROC_NULL:
-            announce = messages.Announce(EXCHANGE_TAGS + tag, data.nbytes, "")
-            sent.append((dest, matcher.begin_send(dest, announce, data)))
+class NeighborOperation(MessageOperation):
+    """Messages being sent and received. `finish` is called when all of them are there."""
 
-    def done() -> bool:
-        received = all([matcher.is_received(each.pending) for each in wanted])
-        return all([matcher.sent(dest, transfer) for dest, transfer in sent]) and received
+    def __init__(
+        self,
+        engine: MessageEngine,
+        call: str,
+        sends: Sequence[ExchangeSend],
+        receives: Sequence[ExchangeRecv],
+        finish: Callable[[], None],
+    ) -> None:
+        super().__init__(engine, call)
+        self._call_finish = finish
+        self._receives = [each.pending for each in receives if each.source != PROC_NULL]
+        for receive in self._receives:
+            engine.matcher.begin_receive(receive)
+        self._transfers = []
+        for dest, tag, data in sends:
+            if dest != PROC_NULL:
+                announce = messages.Announce(EXCHANGE_TAGS + tag, data.nbytes, "")
+                self._transfers.append((dest, engine.matcher.begin_send(dest, announce, data)))
+        self.begin()
 
-    try:
-        connections.progress.run(done)
-    finally:
-        for each in wanted:
-            matcher.give_up(each.pending)
-    for each in wanted:
-        if each.pending.misfit is not None:
-            raise each.pending.misfit
+    def run(self) -> None:
+        """Wait within a call. Raises CommError, also if a message cannot arrive before this rank does more."""
+        matcher = self._engine.matcher
+
+        def done() -> bool:
+            for receive in self._receives:
+                matcher.is_received(receive)
+            return self.poll()
+
+        try:
+            if not self.settled:
+                self._engine.progress.run(done)
+        finally:
+            for receive in self._receives:
+                matcher.give_up(receive)
+            self._engine.leave(self)
+
+    def _check(self) -> bool:
+        matcher = self._engine.matcher
+        received = all([matcher.arrived(receive) for receive in self._receives])
+        if not all([matcher.sent(dest, transfer) for dest, transfer in self._transfers]) or not received:
+            return False
+        for receive in self._receives:
+            if receive.misfit is not None:
+                raise receive.misfit
+        self._call_finish()
+        return True
+
+    def fill(self, status: Status) -> None:
+        fill_empty(status)

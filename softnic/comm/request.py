@@ -16,7 +16,9 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import Any, Literal, Self
 
+from softnic.comm.constants import ERR_REQUEST
 from softnic.comm.errors import ArgumentError
+from softnic.comm.handles import Handle
 from softnic.comm.offload_queue import PostedRequest
 from softnic.comm.public_names import PublicNames
 from softnic.comm.request_sets import Awaited, RequestSets, wait_for
@@ -45,7 +47,7 @@ class Request(PublicNames, RequestSets):
     def __init__(self, request: Request | Awaited | None = None) -> None:
         if isinstance(request, Request):
             self._share(request._shared)
-        elif request is None or hasattr(request, "settled"):
+        elif request is None or (hasattr(request, "settled") and not isinstance(request, Handle)):
             self._shared = SharedRequest(request)
         else:
             raise TypeError(f"a Request is expected, not a {type(request).__name__}")
@@ -113,13 +115,23 @@ class Request(PublicNames, RequestSets):
         A receive that no message has been found for is complete then, and its Status is cancelled; a send is not
         affected. A collective cannot be completed by the other ranks: if it is not complete, the communicator ends, and
         every rank gets an error with the rank and the call, this one when it waits. A complete Request is not changed.
+        Raises ArgumentError for REQUEST_NULL.
         """
+        self._check_exists("Cancel")
         if self._posted is not None:
             self._posted.cancel()
 
     def Free(self) -> None:
-        """Release the Request, which is still executed: its buffers must not be used before its end."""
+        """Release the Request, which is still executed: its buffers must not be used before its end.
+
+        Raises ArgumentError for REQUEST_NULL.
+        """
+        self._check_exists("Free")
         self._shared.operation = self._shared.restart = None
+
+    def _check_exists(self, call: str) -> None:
+        if not self:
+            raise ArgumentError(f"{call}: this Request is MPI.REQUEST_NULL", call=call, code=ERR_REQUEST)
 
     def cancel(self) -> None:
         """Give up the call, as Cancel does."""
@@ -190,7 +202,7 @@ class Request(PublicNames, RequestSets):
             return NotImplemented
         return self._shared is other._shared or not (self or other)
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # unlike mpi4py: asyncio.gather needs it
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         if self is REQUEST_NULL:

@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
 from softnic.comm.groups import GROUP_EMPTY, Group
+from softnic.comm.neighbor_exchange import ExchangeRecv, ExchangeSend, NeighborOperation
 from softnic.comm.operators import OPS
 from softnic.comm.request import Request
+
+_AGREE_TAG = -1
+"""Below those of neighbours."""
 
 
 class Survivors:
@@ -40,12 +43,25 @@ class Survivors:
         ----------
         flag
             A buffer with one integer of C, which becomes the result.
+
+        Notes
+        -----
+        As in ULFM, it has no place in the order of the collectives: ranks may make other calls before it is complete.
         """
         place = np.asarray(memoryview(flag))
         if place.dtype != np.intc or place.size != 1:
             raise ValueError("flag: one integer of C is expected")
-        request: Request = self.Iallreduce(IN_PLACE, place, OPS["BAND"])
-        return request
+        with self._state.call("Iagree") as connections:
+            given, others = memoryview(place.tobytes()), list(connections.progress.peers)
+            receives = [ExchangeRecv(rank, _AGREE_TAG) for rank in others]
+
+            def finish() -> None:
+                for each in receives:
+                    assert each.memory is not None
+                    np.bitwise_and(place, np.frombuffer(each.memory, np.intc), out=place)
+
+            sends = [ExchangeSend(rank, _AGREE_TAG, given) for rank in others]
+            return Request(NeighborOperation(connections.engine, "Iagree", sends, receives, finish))
 
     def Shrink(self: Any) -> Any:
         """Return a duplicate: no rank is lost."""

@@ -169,10 +169,13 @@ def test_cancelling_what_is_complete_does_nothing() -> None:
             pass
         request.cancel()
         request.Wait()
-        MPI.REQUEST_NULL.Cancel()
         another = comm.Ibarrier()
         another.Free()
         assert another == MPI.REQUEST_NULL
+        for give_up in (another.Cancel, another.Free, MPI.REQUEST_NULL.Cancel):
+            with pytest.raises(MPI.Exception, match=r"this Request is MPI\.REQUEST_NULL") as wrong:
+                give_up()
+            assert wrong.value.Get_error_class() == MPI.ERR_REQUEST
         comm.Barrier()
 
     run(2, program, FakeNics())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -165,12 +167,59 @@ def test_neighbours_in_a_graph_exchange_blocks_of_their_own_lengths() -> None:
             [again, ([source + 1 for source in sources], offsets), datatypes],
         )  # fmt: skip
         assert again.tolist() == got.tolist()
-        with pytest.raises(NotImplementedError, match="Ineighbor_"):
-            graph.Neighbor_alltoall_init(sent, got)
         graph.Free()
         return got.tolist()
 
     assert run(3, program) == [[20.0, 21.0, 22.0], [0.0, 1.0], [10.0, 11.0]]
+
+
+def test_a_nonblocking_exchange_does_not_wait_for_the_neighbours() -> None:
+    def program(comm: Communicator) -> Any:
+        ring = comm.Create_cart([2], periods=[True])
+        got = np.zeros(2, int)
+        if comm.rank == 0:
+            request = ring.Ineighbor_alltoall(np.array([1, 2]), got)
+            assert not request.Test()
+            comm.send("begin", 1)
+        else:
+            comm.recv(source=0)
+            request = ring.Ineighbor_alltoall(np.array([3, 4]), got)
+        request.Wait()
+        ring.Free()
+        return got.tolist()
+
+    assert run(2, program) == [[4, 3], [2, 1]]
+
+
+def test_a_persistent_exchange_sends_what_the_buffer_has_at_each_start() -> None:
+    def program(comm: Communicator) -> Any:
+        ring = comm.Create_cart([2], periods=[True])
+        sent, got, found = np.zeros(1, int), np.zeros(2, int), []
+        request = ring.Neighbor_allgather_init(sent, got, MPI.INFO_NULL)
+        for turn in range(2):
+            sent[0] = 10 * turn + comm.rank
+            request.Start()
+            request.Wait()
+            found.append(got.tolist())
+        request.Free()
+        ring.Free()
+        return found
+
+    assert run(2, program) == [[[1, 1], [11, 11]], [[0, 0], [10, 10]]]
+
+
+def test_an_exchange_leaves_no_reference_to_its_buffers() -> None:
+    ring = MPI.COMM_SELF.Create_cart([1], periods=[True])
+    sent, got = np.arange(2), np.zeros(2, int)
+    before = sys.getrefcount(sent), sys.getrefcount(got)
+    gc.disable()
+    try:
+        ring.Neighbor_alltoall(sent, got)
+        ring.Ineighbor_alltoall(sent, got).Wait()
+        assert (sys.getrefcount(sent), sys.getrefcount(got)) == before
+    finally:
+        gc.enable()
+    ring.Free()
 
 
 def test_a_neighbours_block_that_does_not_fit_leaves_the_communicator_usable() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.facades.comm import addressof, comm_lock, comm_lock_table, commctx_intra, handleof, sizeof
+from tests.comm.ranks import run
+from tests.facades.comm import Communicator, addressof, comm_lock, comm_lock_table, commctx_intra, handleof, sizeof
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,18 @@ def test_no_rank_is_lost_to_go_on_without() -> None:
     with pytest.raises(ValueError, match="one integer of C"):
         comm.Iagree(bytearray(8))
     comm.Free()
+
+
+def test_ranks_agree_around_other_calls() -> None:
+    def program(comm: Communicator) -> Any:
+        flag = np.array([0b1011 if comm.rank == 0 else 0b1101], np.intc)
+        if comm.rank != 0:
+            comm.Barrier()
+        request = comm.Iagree(flag)
+        if comm.rank == 0:
+            assert not request.Test()
+            comm.Barrier()
+        request.Wait()
+        return int(flag[0])
+
+    assert run(3, program) == [0b1001] * 3
