@@ -18,8 +18,9 @@ from softnic.commands import CommandError, add_json, check_writable, deliver_jso
 from softnic.commands.out import add_out, open_out
 from softnic.experiments.data import DataError, load
 from softnic.experiments.kept import InUseError, alone
+from softnic.experiments.pages import PageError
 from softnic.experiments.report import MeasurementError, Progress, machine
-from softnic.experiments.reproduce import gradients
+from softnic.experiments.reproduce import gradients, report
 from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
@@ -42,10 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "examples:\n"
         "  softnic reproduce inceptionn table3 --model hdc\n"
         "  softnic reproduce inceptionn fig14 --data mnist/ --out figures/\n"
-        "  softnic reproduce all --quick --out /tmp/figures"
+        "  softnic reproduce all --quick --out /tmp/figures\n"
+        "  softnic reproduce all --data mnist/ --results docs/results && softnic reproduce --report"
     )
     add = parser.add_argument
-    add("paper", choices=[*ITEMS, ALL], metavar="PAPER", help=f"{', '.join(ITEMS)}, or {ALL}")
+    add("paper", nargs="?", choices=[*ITEMS, ALL], metavar="PAPER", help=f"{', '.join(ITEMS)}, or {ALL}")
     add("items", nargs="*", metavar="ITEM", help="table3, fig14, ... (all of the paper)")
     add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
     add_out(parser, "write CSV and PNG here")
@@ -55,10 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help="a check in seconds that everything works; its figures mean nothing")
     results_help = "keep results here, one JSON file an item, and continue with those it has (in the cache)"
     add("--results", type=Path, metavar="DIR", help=results_help)
+    add("--report", action="store_true", help="rebuild this checkout's documentation from docs/results, nothing else")
     add("--again", action="store_true", help="make items again that --results has")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.report:
+        return _report()
     chosen = _chosen(args)
     pictures = open_out(args)
     check_writable(args.json)
@@ -104,7 +109,21 @@ def _bar() -> bars.Progress:
     return bars.Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _report() -> int:
+    try:
+        changed = report.write()
+    except (ReproduceError, PageError) as error:
+        raise CommandError(str(error)) from error
+    for path in changed:
+        print(f"written: {path}")
+    if not changed:
+        print("the documentation is what the results give")
+    return 0
+
+
 def _chosen(args: argparse.Namespace) -> list[tuple[str, str]]:
+    if args.paper is None:
+        raise CommandError(f"name a paper: {', '.join(ITEMS)}, or {ALL}")
     if args.paper == ALL:
         if args.items:
             raise CommandError(f"`{ALL}` takes no items; name a paper: {', '.join(ITEMS)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.report import Value
-from softnic.experiments.reproduce import gradients, networks, stored
+from softnic.experiments.reproduce import gradients, networks, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
@@ -18,6 +18,7 @@ from softnic.experiments.reproduce.a2dtwp.training import (
     trained,
 )
 from softnic.experiments.reproduce.cache import cache_directory
+from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15, paper, table3
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
@@ -35,12 +36,14 @@ from softnic.experiments.reproduce.smartnic import fig2 as smartnic_fig2
 from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
 from softnic.experiments.reproduce.smartnic import perceptron
+from softnic.experiments.reproduce.verdicts import PAPERS
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
 
 __all__ = [
     "AWP_NAME",
     "BASELINE",
     "ITEMS",
+    "PAPERS",
     "PIECE_WORDS",
     "STRATEGIES",
     "Bars",
@@ -52,6 +55,7 @@ __all__ = [
     "IterationCosts",
     "Legs",
     "Lines",
+    "Results",
     "Sample",
     "Speed",
     "ToAccuracy",
@@ -86,6 +90,7 @@ __all__ = [
     "perceptron",
     "reaches",
     "relative_error",
+    "report",
     "sample",
     "samples",
     "sizes",
