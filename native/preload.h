@@ -43,6 +43,7 @@ typedef struct {
     char state[16];
     sp_address local, peer;
     bool has_peer;
+    bool is_closed; /* its last descriptor was closed */
     int error;
     char congestion[16];
     int64_t mss, cwnd, retransmits, send_queue, bytes_sent, bytes_received;
@@ -68,6 +69,9 @@ bool sp_endpoint(const char *value, sp_address *address);
 /* Sends a request with a file descriptor (-1: none) and receives the reply, which may not be Failed. */
 int sp_call(char reply[static SP_REPLY], int fd, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int sp_query(const sp_stream *stream, bool clear, sp_status *status);
+/* Whether this is a child that shares the memory of its parent, or one that the C library does not know of. */
+bool sp_is_vforked(void);
+int64_t sp_now_ms(void);
 
 /* -- preload_streams.c -- */
 
@@ -124,6 +128,11 @@ bool sp_is_connecting(const sp_status *status);
 int sp_parse(const struct sockaddr *address, socklen_t size, sp_address *to);
 /* Writes a socket address as the kernel does: as much as there is space for, and its full size to `size`. */
 void sp_format(const sp_address *address, bool six, struct sockaddr *to, socklen_t *size);
+
+/* -- preload_close.c -- */
+
+/* Notes that this process has given a stream SO_LINGER with seconds. */
+void sp_use_linger(void);
 
 /* -- preload_tags.c -- */
 

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #ifndef IPPROTO_MPTCP
@@ -114,14 +113,6 @@ static bool ends_calls(void)
     return false;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits for the outcome of a connect, as long as SO_SNDTIMEO says. */
 static int wait_connected(int fd, const sp_stream *stream)
 {
@@ -131,9 +122,9 @@ static int wait_connected(int fd, const sp_stream *stream)
 
     REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, &size);
     const int64_t limit_ms = (int64_t)limit.tv_sec * 1000 + (limit.tv_usec + 999) / 1000;
-    const int64_t end = now_ms() + limit_ms;
+    const int64_t end = sp_now_ms() + limit_ms;
     for (;;) {
-        const int64_t left = limit_ms ? end - now_ms() : -1;
+        const int64_t left = limit_ms ? end - sp_now_ms() : -1;
         const int ready = REAL(poll)(&poll_fd, 1, limit_ms && left < 0 ? 0 : left > INT32_MAX ? INT32_MAX : (int)left);
         if (ready > 0)
             return sp_settle(fd, stream);

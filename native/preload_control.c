@@ -1,8 +1,8 @@
 /* The preloaded library's control connection: one of the process, opened when first needed (softnic/ipc/control.py).
 
    The program does not know of the descriptor and may close it, so its number is checked for the same file before each
-   use. A forked child has its own connection. While a request is made no signal handler runs in its thread, since a
-   handler may make calls too. */
+   use. A forked child has its own connection, and a child of vfork, which shares its parent's memory, one for each
+   request. While a request is made no signal handler runs in its thread, since a handler may make calls too. */
 #include "preload.h"
 
 #include <arpa/inet.h>
@@ -17,14 +17,15 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TIMEOUT_S = 4, LEAST_FD = 500 }; /* above the numbers that programs expect to get next, or use in select */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int connection = -1;
-static pid_t owner;
 static struct stat identity;
+static pid_t process;
 
 static bool is_ours(void)
 {
@@ -44,12 +45,27 @@ static void after_fork(void)
 {
     pthread_mutex_init(&lock, NULL);
     disconnect();
+    process = getpid();
 }
 
 __attribute__((constructor)) static void prepare(void)
 {
+    process = getpid();
     if (sp_nic())
         pthread_atfork(NULL, NULL, after_fork);
+}
+
+bool sp_is_vforked(void)
+{
+    return process != getpid();
+}
+
+int64_t sp_now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 const char *sp_nic(void)
@@ -82,7 +98,6 @@ static int make_connection(void)
     strcpy(address.sun_path, sp_nic());
     REAL(setsockopt)(connection, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     REAL(setsockopt)(connection, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    owner = getpid();
     if (!fstat(connection, &identity) && !REAL(connect)(connection, (void *)&address, sizeof address))
         return 0;
     const int error = errno == EACCES || errno == EPERM ? EACCES : ENETDOWN;
@@ -111,8 +126,8 @@ static ssize_t send_request(const char *text, size_t size, int fd)
 /* Returns the size of the reply, or -errno. */
 static ssize_t exchange(const char *text, size_t size, int fd, char *reply)
 {
-    if (owner != getpid() || !is_ours())
-        disconnect();
+    if (!is_ours())
+        connection = -1; /* the program has closed it */
     for (int attempt = 0; attempt < 2; attempt++) {
         if (connection < 0) {
             const int error = make_connection();
@@ -146,6 +161,20 @@ static int outcome(const char *reply)
     return error > 0 && error < 4096 ? (int)-error : -EIO;
 }
 
+/* As exchange, in a child of vfork: the parent's connection stays as it is. */
+static ssize_t exchange_apart(const char *text, size_t size, int fd, char *reply)
+{
+    const struct stat parents_identity = identity;
+    const int parents = connection;
+
+    connection = -1;
+    const ssize_t got = exchange(text, size, fd, reply);
+    disconnect();
+    connection = parents;
+    identity = parents_identity;
+    return got;
+}
+
 int sp_call(char reply[static SP_REPLY], int fd, const char *format, ...)
 {
     const int before = errno;
@@ -163,7 +192,7 @@ int sp_call(char reply[static SP_REPLY], int fd, const char *format, ...)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     pthread_sigmask(SIG_SETMASK, &all, &mask);
     pthread_mutex_lock(&lock);
-    const ssize_t got = exchange(text, (size_t)size, fd, reply);
+    const ssize_t got = (sp_is_vforked() ? exchange_apart : exchange)(text, (size_t)size, fd, reply);
     pthread_mutex_unlock(&lock);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     pthread_setcancelstate(state, NULL);
@@ -184,6 +213,8 @@ int sp_query(const sp_stream *stream, bool clear, sp_status *status)
     if (!sp_text(sp_member(reply, "state"), status->state, sizeof status->state) ||
         !sp_endpoint(sp_member(reply, "local"), &status->local))
         return -EPROTO;
+    const char *closed = sp_member(reply, "closed");
+    status->is_closed = closed && *closed == 't';
     status->has_peer = sp_endpoint(sp_member(reply, "peer"), &status->peer);
     status->error = (int)sp_integer(sp_member(reply, "error"), 0);
     sp_text(sp_member(reply, "congestion"), status->congestion, sizeof status->congestion);

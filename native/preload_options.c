@@ -26,6 +26,15 @@ static bool is_nics(int level, int name)
            name == SO_BINDTODEVICE;
 }
 
+/* Options of IPv6 that programs set on a socket for both families are those of IPv4. */
+static void translate(const sp_stream *stream, int *level, int *name)
+{
+    if (!stream->six || *level != IPPROTO_IPV6 || (*name != IPV6_TCLASS && *name != IPV6_UNICAST_HOPS))
+        return;
+    *level = IPPROTO_IP;
+    *name = *name == IPV6_TCLASS ? IP_TOS : IP_TTL;
+}
+
 /* Writes an option's value for the control protocol. Returns 0 or -errno. */
 static int to_protocol(int level, int name, const void *value, socklen_t size, char text[static TEXT_OPTION + 3])
 {
@@ -49,7 +58,7 @@ static int to_protocol(int level, int name, const void *value, socklen_t size, c
         if (size < sizeof linger)
             return -EINVAL;
         memcpy(&linger, value, sizeof linger);
-        if (linger.l_onoff) /* the NIC sends what is written in any case; `close` does not wait for it */
+        if (linger.l_onoff)
             number = linger.l_linger >= 0 && linger.l_linger < INT_MAX ? linger.l_linger + 1 : INT_MAX;
     } else if (size >= sizeof number) {
         memcpy(&number, value, sizeof number);
@@ -69,6 +78,8 @@ static int set_option(const sp_stream *stream, int level, int name, const void *
 
     if (error)
         return error;
+    if (level == SOL_SOCKET && name == SO_LINGER && strcmp(text, "0") && strcmp(text, "1"))
+        sp_use_linger();
     return sp_call(reply, -1, "{\"type\":\"SetOption\",\"stream\":%lld,\"level\":%d,\"name\":%d,\"value\":%s}",
                    (long long)stream->number, level, name, text);
 }
@@ -79,6 +90,7 @@ PRELOADED int setsockopt(int fd, int level, int name, const void *value, socklen
 
     if (!sp_stream_of(fd, &stream))
         return REAL(setsockopt)(fd, level, name, value, size);
+    translate(&stream, &level, &name);
     if (is_nics(level, name))
         return sp_result(set_option(&stream, level, name, value, size));
     if (name == SO_SNDBUF && size >= sizeof(int)) {
@@ -212,6 +224,9 @@ PRELOADED int getsockopt(int fd, int level, int name, void *value, socklen_t *si
 
     if (!sp_stream_of(fd, &stream))
         return REAL(getsockopt)(fd, level, name, value, size);
+    translate(&stream, &level, &name);
+    if (stream.six && level == IPPROTO_IPV6 && name == IPV6_V6ONLY)
+        return sp_result(give_number(0, value, size));
     return sp_result(get_option(fd, &stream, level, name, value, size));
 }
 

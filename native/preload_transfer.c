@@ -5,9 +5,11 @@
 #include "preload.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -78,6 +80,11 @@ PRELOADED ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     return RECEIVE(fd, message->msg_iovlen && message->msg_iov[0].iov_len, REAL(recvmsg)(fd, message, flags));
 }
 
+PRELOADED int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *timeout)
+{
+    return (int)RECEIVE(fd, true, REAL(recvmmsg)(fd, messages, count, flags, timeout));
+}
+
 /* What programs call that were built with _FORTIFY_SOURCE. */
 ssize_t __read_chk(int fd, void *to, size_t size, size_t space);
 ssize_t __recv_chk(int fd, void *to, size_t size, size_t space, int flags);
@@ -121,12 +128,12 @@ static ssize_t sent(int fd, ssize_t result, bool signals)
         sent(fd, unconnected ? fail(unconnected) : call, signals);       \
     })
 
-/* Urgent data is refused (RFC 6093 advises against it). */
+/* Urgent data is refused (RFC 6093 advises against it), and TCP Fast Open as by a kernel that has it disabled. */
 static bool refuses(int fd, int flags)
 {
     sp_stream stream;
 
-    if (!(flags & MSG_OOB) || !sp_stream_of(fd, &stream))
+    if (!(flags & (MSG_OOB | MSG_FASTOPEN)) || !sp_stream_of(fd, &stream))
         return false;
     errno = EOPNOTSUPP;
     return true;
@@ -167,6 +174,34 @@ PRELOADED ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     if (refuses(fd, flags))
         return -1;
     return SEND(fd, !(flags & MSG_NOSIGNAL), REAL(sendmsg)(fd, message, flags | MSG_NOSIGNAL));
+}
+
+PRELOADED int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
+{
+    if (refuses(fd, flags))
+        return -1;
+    return (int)SEND(fd, !(flags & MSG_NOSIGNAL), REAL(sendmmsg)(fd, messages, count, flags | MSG_NOSIGNAL));
+}
+
+PRELOADED ssize_t sendfile(int fd, int from, off_t *at, size_t size)
+{
+    return SEND(fd, false, REAL(sendfile)(fd, from, at, size));
+}
+
+PRELOADED ssize_t sendfile64(int fd, int from, off64_t *at, size_t size)
+{
+    return SEND(fd, false, REAL(sendfile64)(fd, from, at, size));
+}
+
+PRELOADED ssize_t splice(int from, off64_t *from_at, int fd, off64_t *at, size_t size, unsigned flags)
+{
+    const int unconnected = sp_check(from, ENOTCONN);
+    ssize_t moved =
+        unconnected ? fail(unconnected) : SEND(fd, false, REAL(splice)(from, from_at, fd, at, size, flags));
+
+    if (!unconnected && moved <= 0 && size && failed(from, &moved))
+        moved = SEND(fd, false, REAL(splice)(from, from_at, fd, at, size, flags));
+    return moved;
 }
 
 PRELOADED int shutdown(int fd, int how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -25,6 +26,7 @@ PROGRAMS = (
     *("names", "loopback", "ignored", "tags", "transfers", "nonblocking", "options"),
     *("shared_ports", "processes", "threads", "both_families", "others"),
 )
+RARE = ("lingering", "rare_transfers", "resolving", "six_options")
 
 
 def run(nic: Nic, *command: str) -> subprocess.CompletedProcess[str]:
@@ -63,6 +65,20 @@ def server(nic: Nic, port: int, *command: str) -> Iterator[subprocess.Popen[byte
 def test_calls_of_the_c_library(nics: list[Nic], name: str) -> None:
     done = run(nics[0], sys.executable, "-S", "-m", "tests.daemon.preloaded", name, nics[0].ip, nics[1].ip)
     assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_rare_calls(nics: list[Nic], name: str) -> None:
+    done = run(nics[0], sys.executable, "-S", "-m", "tests.daemon.preloaded_calls", name, nics[0].ip, nics[1].ip)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_a_child_of_vfork_leaves_its_parent_s_connection_alone(nics: list[Nic], tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or needs.skip("not installed: cc (apt-get install gcc)")
+    program = tmp_path / "vfork"
+    subprocess.run([compiler, "-o", program, ROOT / "tests" / "daemon" / "programs" / "vfork.c"], check=True)
+    done = run(nics[0], str(program))
+    assert done.stdout == "2 sockets, 0 descriptors more\n", done.stderr
 
 
 def test_without_a_nic_nothing_changes_and_a_nic_that_is_gone_is_an_error(tmp_path: Path) -> None:
