@@ -19,7 +19,7 @@ from softnic.comm.collective_parts import EXACT, BlockArgs, CompressionOptions
 _BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
 
-class _Parts(NamedTuple):
+class BlockParts(NamedTuple):
     """A buffer with a block for each rank."""
 
     arrays: Sequence[Array]
@@ -29,17 +29,18 @@ class _Parts(NamedTuple):
     def dtype(self) -> np.dtype[Any]:
         return self.arrays[0].dtype
 
-    def as_bytes(self) -> _Parts:
-        return _Parts([array.view(_BYTES) for array in self.arrays], self.buffers)
+    def as_bytes(self) -> BlockParts:
+        return BlockParts([array.view(_BYTES) for array in self.arrays], self.buffers)
 
 
-def _parts(spec: Any, size: int, vector: bool, what: str, writable: bool = False) -> _Parts:
+def parts_of(spec: Any, size: int, vector: bool, what: str, writable: bool = False) -> BlockParts:
+    """Return the blocks of a buffer, equal ones unless `vector`. Raises ValueError."""
     if vector:
         found = buffers.vector(spec, size, writable=writable, what=what)
-        return _Parts([each.array for each in found], found)
+        return BlockParts([each.array for each in found], found)
     buffer = buffers.message(spec, writable=writable, what=what, blocks=size)
     count = buffers.blocks_for(buffer.array, size, what)
-    return _Parts([buffer.array[rank * count : (rank + 1) * count] for rank in range(size)], [buffer])
+    return BlockParts([buffer.array[rank * count : (rank + 1) * count] for rank in range(size)], [buffer])
 
 
 def gather(
@@ -58,7 +59,7 @@ def gather(
         source = buffers.message(send, what=SEND).array
         counts = tuple(source.size if each == rank else 0 for each in range(size))
         return BlockArgs("gather", "direct", source.dtype, counts, {rank: source}, {}, root=root, options=options)
-    parts = _parts(receive, size, vector, RECEIVE, writable=True)
+    parts = parts_of(receive, size, vector, RECEIVE, writable=True)
     local: list[tuple[Array, Array]] = []
     if not buffers.is_in_place(send):
         own, parts = _alike(buffers.message(send, what=SEND).array, parts)
@@ -89,7 +90,7 @@ def scatter(
         return BlockArgs(
             "scatter", "direct", buffer.array.dtype, counts, {}, results, (), (buffer,), root=root, options=options
         )
-    parts = _parts(send, size, vector, SEND)
+    parts = parts_of(send, size, vector, SEND)
     local: list[tuple[Array, Array]] = []
     written: list[MessageBuffer] = []
     if not buffers.is_in_place(receive):
@@ -105,7 +106,7 @@ def scatter(
 
 def allgatherv(size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT) -> BlockArgs:
     """In place, this rank's block is in `receive` already."""
-    parts = _parts(receive, size, True, RECEIVE, writable=True)
+    parts = parts_of(receive, size, True, RECEIVE, writable=True)
     given = parts.arrays[rank]
     if not buffers.is_in_place(send):
         given, parts = _alike(buffers.message(send, what=SEND).array, parts)
@@ -122,8 +123,8 @@ def alltoall(
     size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT, *, vector: bool = False
 ) -> BlockArgs:
     """In place, the blocks to be sent are in `receive`. `vector`: as Alltoallv."""
-    received = _parts(receive, size, vector, RECEIVE, writable=True)
-    sent = received if buffers.is_in_place(send) else _parts(send, size, vector, SEND)
+    received = parts_of(receive, size, vector, RECEIVE, writable=True)
+    sent = received if buffers.is_in_place(send) else parts_of(send, size, vector, SEND)
     if sent.dtype != received.dtype:
         if _BYTES not in (sent.dtype, received.dtype):
             buffers.same_type(sent.arrays[0], received.arrays[0])
@@ -135,11 +136,11 @@ def alltoallw(size: int, rank: int, send: Any, receive: Any) -> BlockArgs:
     """A datatype for each rank. In place, the blocks to be sent are in `receive`."""
     taken = buffers.vector_w(receive, size, writable=True, what=RECEIVE)
     given = taken if buffers.is_in_place(send) else buffers.vector_w(send, size, what=SEND)
-    sent, received = (_Parts([each.array for each in found], found).as_bytes() for found in (given, taken))
+    sent, received = (BlockParts([each.array for each in found], found).as_bytes() for found in (given, taken))
     return _exchange(size, rank, sent, received, EXACT)
 
 
-def _exchange(size: int, rank: int, sent: _Parts, received: _Parts, options: CompressionOptions) -> BlockArgs:
+def _exchange(size: int, rank: int, sent: BlockParts, received: BlockParts, options: CompressionOptions) -> BlockArgs:
     others = [each for each in range(size) if each != rank]
     in_place = sent.buffers is received.buffers
     local = [] if in_place else [_fitting(sent.arrays[rank], received.arrays[rank])]
@@ -158,7 +159,7 @@ def _exchange(size: int, rank: int, sent: _Parts, received: _Parts, options: Com
     )
 
 
-def _alike(array: Array, parts: _Parts) -> tuple[Array, _Parts]:
+def _alike(array: Array, parts: BlockParts) -> tuple[Array, BlockParts]:
     """Return both with the same element type: as bytes if one of them holds bytes. Raises ValueError."""
     if array.dtype == parts.dtype:
         return array, parts

@@ -10,8 +10,7 @@ import threading
 from collections.abc import Hashable
 from typing import Any
 
-from softnic.comm.communicator import Communicator
-from softnic.comm.unsupported import PROCESSES, refused
+from softnic.comm.communicator import Comm, Communicator, Intercomm
 
 _TAGS = 1 << 30
 _lock = threading.Lock()
@@ -22,19 +21,22 @@ class _Context:
 
     def __init__(self) -> None:
         self.locks: dict[Hashable, threading.Lock] = {}
-        self.duplicate: Communicator | None = None
+        self.duplicate: Any = None
+        self.group: Communicator | None = None
+        """The ranks of this one's group, of two."""
         self.tags = itertools.cycle(range(_TAGS))
 
 
 def _released(_comm: Any, _key: int, context: _Context) -> None:
-    if context.duplicate is not None and context.duplicate:
-        context.duplicate.Free()
+    for made in (context.duplicate, context.group):
+        if made:
+            made.Free()
 
 
 _KEY = Communicator.Create_keyval(delete_fn=_released)
 
 
-def _context(comm: Communicator) -> _Context:
+def _context(comm: Comm) -> _Context:
     with _lock:
         found = comm.Get_attr(_KEY)
         if found is None:
@@ -59,7 +61,18 @@ def _commctx_intra(comm: Communicator) -> tuple[Communicator, int]:
     context = _context(comm)
     if context.duplicate is None:
         context.duplicate = Communicator(comm).Dup()
-    return context.duplicate, next(context.tags)
+    duplicate: Communicator = context.duplicate
+    return duplicate, next(context.tags)
 
 
-_commctx_inter = refused("_commctx_inter", PROCESSES)
+def _commctx_inter(comm: Intercomm) -> tuple[Intercomm, int, Communicator, bool]:
+    """Return a duplicate of a communicator of two groups, the next tag on it, and this rank's group.
+
+    The group is a communicator; and whether it is the first one. All ranks call this.
+    """
+    context, groups = _context(comm), comm._groups()
+    if context.duplicate is None:
+        context.duplicate = Intercomm(comm).Dup()
+        context.group = comm._both().Split(groups.first_local)
+    assert context.group is not None
+    return context.duplicate, next(context.tags), context.group, groups.first_local == 0

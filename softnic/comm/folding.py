@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.collective_parts import BlockArgs, CompressionOptions
+from softnic.comm.datatype_definition import TypeDefinition
 from softnic.comm.operators import Op
 
 
@@ -31,11 +32,16 @@ class Operands(NamedTuple):
     def combined(self, parts: Sequence[Array]) -> None:
         """Store the combination of contributions, in their order, in `result`."""
         assert self.result is not None
-        total = parts[-1].copy()
-        for part in reversed(parts[:-1]):
-            self.op.combine(part.copy(), total, self.buffer.definition)
-        self.result[:] = total
+        self.result[:] = combination(parts, self.op, self.buffer.definition)
         self.buffer.write_back(self.result.nbytes)
+
+
+def combination(parts: Sequence[Array], op: Op, definition: TypeDefinition) -> Array:
+    """Return the combination of arrays in their order. `definition` is that of their elements' datatype."""
+    total = parts[-1].copy()
+    for part in reversed(parts[:-1]):
+        op.combine(part.copy(), total, definition)
+    return total
 
 
 def allreduce(given: Operands) -> BlockArgs:

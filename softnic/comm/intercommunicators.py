@@ -1,29 +1,32 @@
 """Calls of communicators of two groups: each rank talks to the ranks of the other group.
 
-Both groups are one communicator underneath, the first group's ranks before the second's. Collectives exchange what all
-ranks contribute as objects of that one; a nonblocking one is complete when it returns.
+Both groups are one communicator underneath, the first group's ranks before the second's. Collectives on buffers are in
+inter_blocks.py; those on objects gather what all ranks contribute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from softnic.comm import buffers
+from softnic.comm import inter_blocks
 from softnic.comm.administration import Administration
-from softnic.comm.buffers import MessageBuffer, rank_in, raw
-from softnic.comm.constants import ERR_ROOT, ERR_TRUNCATE, PROC_NULL, ROOT, UNDEFINED
-from softnic.comm.errors import ArgumentError
+from softnic.comm.buffers import rank_in
+from softnic.comm.collective_calls import collective_calls, persistent_call
+from softnic.comm.collectives import BufferCollectives
+from softnic.comm.constants import PROC_NULL, ROOT, UNDEFINED
+from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
-from softnic.comm.info import Info
+from softnic.comm.info import INFO_NULL, Info
+from softnic.comm.inter_blocks import groups_of, root_in
+from softnic.comm.objects import ObjectCollectives
 from softnic.comm.operators import SUM
+from softnic.comm.p2p_persistent import Prequest
 from softnic.comm.properties import InterGroups
 from softnic.comm.request import Request
 from softnic.comm.state import CommunicatorState
+from softnic.comm.unsupported import TWO_GROUPS, refused
 
 
 def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: int, tag: int) -> CommunicatorState:
@@ -52,34 +55,6 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
     return made
 
 
-def _bytes(message: MessageBuffer) -> bytes:
-    return raw(message.array).tobytes()
-
-
-def _put(message: MessageBuffer, data: bytes) -> None:
-    """Store what was received."""
-    place = raw(message.array)
-    if len(data) > place.nbytes:
-        raise ArgumentError(f"{len(data)} bytes do not fit the receive buffer of {place.nbytes}", code=ERR_TRUNCATE)
-    place[: len(data)] = data
-    message.write_back(len(data))
-
-
-def _cut(message: MessageBuffer, count: int) -> list[bytes]:
-    """Return the equal blocks of a buffer."""
-    data, each = _bytes(message), buffers.blocks_for(message.array, count, "the send buffer") * message.array.itemsize
-    return [data[place * each : (place + 1) * each] for place in range(count)]
-
-
-def _folded(parts: Sequence[bytes], like: MessageBuffer, op: Any) -> Any:
-    """Return the combination of the contributions, in their order."""
-    arrays = [np.frombuffer(part, like.array.dtype) for part in parts]
-    result = arrays[-1].copy()
-    for array in reversed(arrays[:-1]):
-        op.combine(array, result, like.definition)
-    return result
-
-
 class InterCalls(Administration):
     """The collectives between two groups. `root` is MPI.ROOT at the root, MPI.PROC_NULL at the others of its group."""
 
@@ -87,9 +62,7 @@ class InterCalls(Administration):
 
     def _groups(self) -> InterGroups:
         """Return which ranks the groups have. Raises ArgumentError for a null communicator."""
-        groups = self._properties().inter
-        assert groups is not None
-        return groups
+        return groups_of(self)
 
     def _both(self) -> Any:
         """Return the communicator of both groups."""
@@ -167,7 +140,7 @@ class InterCalls(Administration):
         made._state.properties.named = self.inter_class
         return self.inter_class._named(made._state)
 
-    # Collectives
+    # Collectives on objects
 
     def _remote(self, contribution: Any) -> list[Any]:
         """Return what the ranks of the other group contribute."""
@@ -175,24 +148,42 @@ class InterCalls(Administration):
         found: list[Any] = self._both().allgather(contribution)
         return found[inter.first_remote :][: inter.remote_size]
 
+    def _of_root(self, contribution: Any, root: int) -> Any:
+        """Return what a root in the other group contributes; None if it is in this one."""
+        root = root_in(self._groups(), root)
+        found = self._remote(contribution if root == ROOT else None)
+        return None if root in (ROOT, PROC_NULL) else found[root]
+
+    def _at_root(self, contribution: Any, root: int) -> list[Any] | None:
+        """Return what the ranks of the other group contribute, if this rank is the root."""
+        root = root_in(self._groups(), root)
+        found = self._remote(None if root in (ROOT, PROC_NULL) else contribution)
+        return found if root == ROOT else None
+
+    def _one_each(self, items: Any) -> list[Any]:
+        """Return one object for each rank of the other group; None stands for as many Nones. Raises ValueError."""
+        size = self._groups().remote_size
+        listed = [None] * size if items is None else list(items)
+        if len(listed) != size:
+            raise ValueError(f"{len(listed)} objects are given for {size} ranks of the other group")
+        return listed
+
     def barrier(self) -> None:
         """Return when every rank of both groups has called it."""
         self._both().barrier()
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
         """Return the root's object in the other group."""
-        found = self._remote(obj if root == ROOT else None)
-        return None if root in (ROOT, PROC_NULL) else found[root]
+        return self._of_root(obj, root)
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of the other group at the root."""
-        found = self._remote(sendobj)
-        return found if root == ROOT else None
+        return self._at_root(sendobj, root)
 
     def scatter(self, sendobj: Any, root: int = 0) -> Any:
         """Return this rank's one of the root's objects."""
-        found = self._remote(list(sendobj) if root == ROOT else None)
-        return None if root in (ROOT, PROC_NULL) else found[root][self.rank]
+        found = self._of_root(self._one_each(sendobj) if root == ROOT else None, root)
+        return None if found is None else found[self.rank]
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """Return the objects of the other group."""
@@ -200,129 +191,63 @@ class InterCalls(Administration):
 
     def alltoall(self, sendobj: Any) -> list[Any]:
         """Return what the ranks of the other group have for this one."""
-        return [each[self.rank] for each in self._remote(list(sendobj))]
+        return [each[self.rank] for each in self._remote(self._one_each(sendobj))]
 
     def reduce(self, sendobj: Any, op: Any = SUM, root: int = 0) -> Any:
         """Return the combination of the other group's objects at the root."""
-        if root not in (ROOT, PROC_NULL) and not 0 <= root < self._groups().remote_size:
-            raise ArgumentError(f"root is {root}: a rank of the other group is expected", code=ERR_ROOT)
-        found = self._remote(sendobj)
-        return _fold_objects(found, op) if root == ROOT else None
+        found = self._at_root(sendobj, root)
+        return None if found is None else _fold_objects(found, op)
 
     def allreduce(self, sendobj: Any, op: Any = SUM) -> Any:
         """Return the combination of the other group's objects."""
         return _fold_objects(self._remote(sendobj), op)
 
-    # On buffers
+    # Collectives on buffers
 
     def Barrier(self) -> None:
         """Return when every rank of both groups has called it."""
         self._both().Barrier()
 
-    def Bcast(self, buf: Any, root: int = 0) -> None:
-        """Copy the root's buffer to the other group."""
-        found = self._remote(_bytes(buffers.message(buf)) if root == ROOT else None)
-        if root not in (ROOT, PROC_NULL):
-            _put(buffers.message(buf, writable=True), found[root])
+    def Ibarrier(self) -> Request:
+        """Start Barrier, and return its Request."""
+        request: Request = self._both().Ibarrier()
+        return request
 
-    def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Gather the other group's equal blocks at the root."""
-        self._gather(sendbuf, recvbuf, root, self._equal)
+    def Barrier_init(self, info: Info = INFO_NULL) -> Prequest:
+        """Return a persistent request of Barrier: each Start begins the call. `info` is ignored."""
+        request: Prequest = self._both().Barrier_init(info)
+        return request
 
-    def Gatherv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Gather the other group's blocks at the root."""
-        self._gather(sendbuf, recvbuf, root, self._varying)
-
-    def _gather(self, sendbuf: Any, recvbuf: Any, root: int, store: Callable[[Any, list[bytes]], None]) -> None:
-        sends = root not in (ROOT, PROC_NULL)
-        found = self._remote(_bytes(buffers.message(sendbuf)) if sends else None)
-        if root == ROOT:
-            store(recvbuf, found)
-
-    def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Send each rank of the other group its block of the root's buffer."""
-        size = self._groups().remote_size
-        blocks = _cut(buffers.message(sendbuf, blocks=size), size) if root == ROOT else None
-        self._scatter(blocks, recvbuf, root)
-
-    def Scatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
-        """Scatter with blocks of any length."""
-        size = self._groups().remote_size
-        blocks = [_bytes(each) for each in buffers.vector(sendbuf, size)] if root == ROOT else None
-        self._scatter(blocks, recvbuf, root)
-
-    def _scatter(self, blocks: list[bytes] | None, recvbuf: Any, root: int) -> None:
-        found = self._remote(blocks)
-        if root not in (ROOT, PROC_NULL):
-            _put(buffers.message(recvbuf, writable=True), found[root][self.rank])
-
-    def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Gather the other group's equal blocks."""
-        self._equal(recvbuf, self._remote(_bytes(buffers.message(sendbuf))))
-
-    def Allgatherv(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Gather the other group's blocks."""
-        self._varying(recvbuf, self._remote(_bytes(buffers.message(sendbuf))))
-
-    def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Exchange equal blocks with every rank of the other group."""
-        size = self._groups().remote_size
-        found = self._remote(_cut(buffers.message(sendbuf, blocks=size), size))
-        self._equal(recvbuf, [each[self.rank] for each in found])
-
-    def Alltoallv(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Exchange blocks with every rank of the other group."""
-        size = self._groups().remote_size
-        found = self._remote([_bytes(each) for each in buffers.vector(sendbuf, size)])
-        self._varying(recvbuf, [each[self.rank] for each in found])
-
-    def Alltoallw(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Exchange blocks of any datatype with every rank of the other group."""
-        size = self._groups().remote_size
-        found = self._remote([_bytes(each) for each in buffers.vector_w(sendbuf, size)])
-        for message, each in zip(buffers.vector_w(recvbuf, size, writable=True), found, strict=True):
-            _put(message, each[self.rank])
-
-    def Reduce(self, sendbuf: Any, recvbuf: Any, op: Any = SUM, root: int = 0) -> None:
-        """Combine the other group's buffers at the root."""
-        sends = root not in (ROOT, PROC_NULL)
-        found = self._remote(_bytes(buffers.message(sendbuf)) if sends else None)
-        if root == ROOT:
-            result = buffers.message(recvbuf, writable=True)
-            _put(result, _folded(found, result, op).tobytes())
-
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Any = SUM) -> None:
-        """Combine the other group's buffers."""
-        found, result = self._remote(_bytes(buffers.message(sendbuf))), buffers.message(recvbuf, writable=True)
-        _put(result, _folded(found, result, op).tobytes())
-
-    def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Any = SUM) -> None:
-        """Combine the other group's buffers; each rank of this one gets an equal block."""
-        found, result = self._remote(_bytes(buffers.message(sendbuf))), buffers.message(recvbuf, writable=True)
-        whole = _folded(found, result, op)
-        each = whole.size // self.size
-        _put(result, whole[self.rank * each :][:each].tobytes())
-
-    def Reduce_scatter(
-        self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Any = SUM
-    ) -> None:
-        """Combine the other group's buffers; rank r of this one gets the r-th block, of recvcounts[r] elements."""
-        result = buffers.message(recvbuf, writable=True)
-        counts = self._both().allgather(result.array.size) if recvcounts is None else list(recvcounts)
-        if recvcounts is None:
-            first = self._groups().first_local
-            counts = counts[first : first + self.size]
-        whole = _folded(self._remote(_bytes(buffers.message(sendbuf))), result, op)
-        _put(result, whole[sum(counts[: self.rank]) :][: counts[self.rank]].tobytes())
-
-    def _equal(self, spec: Any, found: list[bytes]) -> None:
-        """Store the blocks of the other group one after the other."""
-        _put(buffers.message(spec, writable=True, blocks=len(found)), b"".join(found))
-
-    def _varying(self, spec: Any, found: list[bytes]) -> None:
-        """Store the blocks of the other group where `spec` says."""
-        for message, data in zip(buffers.vector(spec, len(found), writable=True), found, strict=True):
-            _put(message, data)
+    Bcast, Ibcast = collective_calls("Bcast", inter_blocks.bcast)
+    Bcast_init = persistent_call("Bcast", inter_blocks.bcast)
+    Gather, Igather = collective_calls("Gather", inter_blocks.gather)
+    Gather_init = persistent_call("Gather", inter_blocks.gather)
+    Gatherv, Igatherv = collective_calls("Gatherv", inter_blocks.gatherv)
+    Gatherv_init = persistent_call("Gatherv", inter_blocks.gatherv)
+    Scatter, Iscatter = collective_calls("Scatter", inter_blocks.scatter)
+    Scatter_init = persistent_call("Scatter", inter_blocks.scatter)
+    Scatterv, Iscatterv = collective_calls("Scatterv", inter_blocks.scatterv)
+    Scatterv_init = persistent_call("Scatterv", inter_blocks.scatterv)
+    Allgather, Iallgather = collective_calls("Allgather", inter_blocks.allgather)
+    Allgather_init = persistent_call("Allgather", inter_blocks.allgather)
+    Allgatherv, Iallgatherv = collective_calls("Allgatherv", inter_blocks.allgatherv)
+    Allgatherv_init = persistent_call("Allgatherv", inter_blocks.allgatherv)
+    Alltoall, Ialltoall = collective_calls("Alltoall", inter_blocks.alltoall)
+    Alltoall_init = persistent_call("Alltoall", inter_blocks.alltoall)
+    Alltoallv, Ialltoallv = collective_calls("Alltoallv", inter_blocks.alltoallv)
+    Alltoallv_init = persistent_call("Alltoallv", inter_blocks.alltoallv)
+    Alltoallw, Ialltoallw = collective_calls("Alltoallw", inter_blocks.alltoallw)
+    Alltoallw_init = persistent_call("Alltoallw", inter_blocks.alltoallw)
+    Reduce, Ireduce = collective_calls("Reduce", inter_blocks.reduce)
+    Reduce_init = persistent_call("Reduce", inter_blocks.reduce)
+    Allreduce, Iallreduce = collective_calls("Allreduce", inter_blocks.allreduce)
+    Allreduce_init = persistent_call("Allreduce", inter_blocks.allreduce)
+    Reduce_scatter_block, Ireduce_scatter_block = collective_calls(
+        "Reduce_scatter_block", inter_blocks.reduce_scatter_block
+    )
+    Reduce_scatter_block_init = persistent_call("Reduce_scatter_block", inter_blocks.reduce_scatter_block)
+    Reduce_scatter, Ireduce_scatter = collective_calls("Reduce_scatter", inter_blocks.reduce_scatter)
+    Reduce_scatter_init = persistent_call("Reduce_scatter", inter_blocks.reduce_scatter)
 
 
 def _fold_objects(found: list[Any], op: Any) -> Any:
@@ -332,20 +257,6 @@ def _fold_objects(found: list[Any], op: Any) -> Any:
     return result
 
 
-def _complete(name: str) -> Any:
-    """Return the nonblocking form of a call, which is complete when it returns."""
-
-    def nonblocking(self: Any, *args: Any, **kwargs: Any) -> Request:
-        getattr(self, name)(*args, **kwargs)
-        return Request()
-
-    nonblocking.__name__ = f"I{name.lower()}"
-    nonblocking.__doc__ = f"Make the call {name} with its arguments (args, kwargs), and return a complete Request."
-    return nonblocking
-
-
-for _name in (
-    "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv",
-    "Alltoallw", "Reduce", "Allreduce", "Reduce_scatter_block", "Reduce_scatter",
-):  # fmt: skip
-    setattr(InterCalls, f"I{_name.lower()}", _complete(_name))
+for _name in {**vars(BufferCollectives), **vars(BufferExchanges), **vars(ObjectCollectives)}:
+    if _name.endswith("_comp") or "scan" in _name.lower():
+        setattr(InterCalls, _name, refused(_name, TWO_GROUPS))

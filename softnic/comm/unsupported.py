@@ -30,6 +30,7 @@ FAILURES = (
     "softnic.MPI cannot go on without a lost rank: it ends the communicators of that rank on all others within "
     "seconds; restart the job from a checkpoint"
 )
+TWO_GROUPS = "communicators of two groups have neither scans nor compressed collectives: Merge makes one of all ranks"
 PARTITIONS = "softnic.MPI has no partitioned messages: Isend each partition when it is ready"
 NO_REPRESENTATIONS = "softnic.MPI has no files, and so no representations of data in them"
 

@@ -10,7 +10,7 @@ import pytest
 
 from softnic import MPI
 from tests.comm.ranks import run
-from tests.facades.comm import Communicator
+from tests.facades.comm import Communicator, commctx_inter
 
 SIZE = 5
 """Two ranks in the first group, three in the second."""
@@ -122,3 +122,91 @@ def test_collectives_with_buffers() -> None:
     found = of_two_groups(program)
     assert found[0] == ([3.0, 3.0], [[0.0, 1.0], [1.0, 1.0], [2.0, 1.0]], [5.0, 6.0], [0.0], [0.0, 10.0, 20.0])
     assert found[4] == ([1.0, 2.0], [[0.0, 1.0], [1.0, 1.0]], [0.0, 0.0], [4.0], [2.0, 12.0])
+
+
+def test_blocks_of_any_length_and_type() -> None:
+    def program(both: Any, first: bool) -> Any:
+        root = 0 if first else MPI.ROOT if both.rank == 0 else MPI.PROC_NULL
+        counts = [rank + 1 for rank in range(both.remote_size)]
+        sent, at_root = np.full(both.rank + 1, 10 * both.rank), np.zeros(sum(counts), int)
+        both.Gatherv(sent, [at_root, counts], root)
+        at_all = np.zeros_like(at_root)
+        both.Allgatherv(sent, [at_all, counts])
+        spaced, column = np.zeros(4), MPI.DOUBLE.Create_vector(2, 1, 2).Commit()
+        both.Bcast([np.arange(4.0) if root == MPI.ROOT else spaced, 1, column], root)
+        blocks = [1, 5] if first else [1, 2, 3]
+        total = np.zeros(blocks[both.rank], int)
+        both.Reduce_scatter(np.arange(6), total, blocks)
+        return at_root.tolist(), at_all.tolist(), spaced.tolist(), total.tolist()
+
+    spaced = [0.0, 0.0, 2.0, 0.0]
+    assert of_two_groups(program) == [
+        ([0] * 6, [0, 10, 10, 20, 20, 20], spaced, [0]),
+        ([0] * 6, [0, 10, 10, 20, 20, 20], spaced, [3, 6, 9, 12, 15]),
+        ([0, 10, 10], [0, 10, 10], [0.0] * 4, [0]),
+        ([0] * 3, [0, 10, 10], [0.0] * 4, [2, 4]),
+        ([0] * 3, [0, 10, 10], [0.0] * 4, [6, 8, 10]),
+    ]
+
+
+def test_a_nonblocking_collective_does_not_wait_for_the_other_group() -> None:
+    """And a persistent one sends what its buffer has at each start."""
+
+    def program(both: Any, first: bool) -> Any:
+        got = np.zeros(both.remote_size, int)
+        if not first:
+            both.recv(source=0)
+        request = both.Iallgather(np.array([both.rank]), got)
+        if first and both.rank == 0:
+            assert not request.Test()
+            for rank in range(both.remote_size):
+                both.send("begin", rank)
+        request.Wait()
+        sent, total, totals = np.zeros(1, int), np.zeros(1, int), []
+        again = both.Allreduce_init(sent, total, MPI.MAX)
+        for turn in range(2):
+            sent[0] = turn * both.rank
+            again.Start()
+            again.Wait()
+            totals.append(int(total[0]))
+        again.Free()
+        return got.tolist(), totals
+
+    assert of_two_groups(program) == [([0, 1, 2], [0, 2])] * 2 + [([0, 1], [0, 1])] * 3
+
+
+def test_wrong_roots_and_calls_that_there_are_not_leave_it_usable() -> None:
+    def program(both: Any, first: bool) -> Any:
+        del first
+        nothing = np.zeros(both.remote_size)
+        for call in (both.bcast, both.gather, both.scatter, both.Bcast):
+            with pytest.raises(MPI.Exception, match="root is 7: a rank of the other group") as wrong:
+                call(nothing, root=7)
+            assert wrong.value.Get_error_class() == MPI.ERR_ROOT
+        for refused in (both.Scan, both.exscan, both.Allreduce_comp):
+            with pytest.raises(NotImplementedError, match="Merge makes one"):
+                refused(nothing, nothing)
+        with pytest.raises(ValueError, match=f"1 objects are given for {both.remote_size} ranks"):
+            both.alltoall([1])
+        return both.alltoall(None)
+
+    assert of_two_groups(program) == [[None] * 3] * 2 + [[None] * 2] * 3
+
+
+def test_what_pkl5_keeps_with_it() -> None:
+    def program(both: Any, first: bool) -> Any:
+        duplicate, tag, group, is_first = commctx_inter(both)
+        again, next_tag, *_ = commctx_inter(both)
+        assert (is_first, group.size, group.rank) == (first, both.size, both.rank)
+        assert duplicate.remote_size == both.remote_size
+        assert (again is duplicate, next_tag) == (True, tag + 1)
+        both.Free()
+        assert not duplicate
+        assert not group
+
+    def on_rank(comm: Communicator) -> None:
+        group = comm.Split(comm.rank)
+        program(group.Create_intercomm(0, comm, 1 - comm.rank), comm.rank == 0)
+        group.Free()
+
+    run(2, on_rank)

@@ -13,6 +13,7 @@ from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
 from softnic.comm.contexts import _comm_lock as comm_lock
 from softnic.comm.contexts import _comm_lock_table as comm_lock_table
+from softnic.comm.contexts import _commctx_inter as commctx_inter
 from softnic.comm.contexts import _commctx_intra as commctx_intra
 from softnic.comm.environment import _addressof as addressof
 from softnic.comm.environment import _handleof as handleof
@@ -75,6 +76,7 @@ __all__ = [
     "codec_choice",
     "comm_lock",
     "comm_lock_table",
+    "commctx_inter",
     "commctx_intra",
     "connections_of",
     "convert",
