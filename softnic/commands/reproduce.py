@@ -111,13 +111,10 @@ def _bar() -> bars.Progress:
 
 def _report() -> int:
     try:
-        changed = report.write()
+        written = report.write()
     except (ReproduceError, PageError) as error:
         raise CommandError(str(error)) from error
-    for path in changed:
-        print(f"written: {path}")
-    if not changed:
-        print("the documentation is what the results give")
+    print("\n".join(f"written: {path}" for path in written))
     return 0
 
 

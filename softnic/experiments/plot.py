@@ -1,4 +1,4 @@
-"""Charts drawn side by side into one PNG by matplotlib, which is imported only to draw."""
+"""Charts drawn side by side into one PNG or SVG by matplotlib, which is imported only to draw."""
 
 from __future__ import annotations
 
@@ -56,11 +56,13 @@ Chart = Bars | Lines | Curves
 
 
 def draw(title: str, charts: Sequence[Chart], path: Path, *, common_legend: bool = False) -> None:
-    """Draw charts into a PNG, at most three per row.
+    """Draw charts into a PNG, or an SVG if the path ends in .svg, at most three per row.
 
+    An SVG has text as text and no date: the same charts give the same file with the same version of matplotlib.
     `common_legend` draws one legend beside charts of the same series instead of one in each. Raises ImportError without
     matplotlib, OSError.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     columns = min(len(charts), 3)
@@ -82,7 +84,11 @@ def draw(title: str, charts: Sequence[Chart], path: Path, *, common_legend: bool
         axes.grid(visible=True, axis="y", alpha=0.3)
     if common_legend:
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
-    figure.savefig(path, format="png")
+    if path.suffix == ".svg":
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": "softnic"}):
+            figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    else:
+        figure.savefig(path, format="png")
 
 
 def _bars(axes: Any, chart: Bars) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.experiments.plot import Bars, Lines
+from softnic.experiments.plot import Bars, Lines, draw
 from softnic.experiments.report import Value
 from softnic.experiments.reproduce import gradients, networks, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
@@ -72,6 +72,7 @@ __all__ = [
     "cache_directory",
     "change",
     "digits",
+    "draw",
     "enlarged",
     "exact_sum",
     "fig7",

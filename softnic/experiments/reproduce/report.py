@@ -6,19 +6,19 @@ one for the table of claims. Plots are SVG files in docs/figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from softnic.experiments.kept import ResultFile, checkout
 from softnic.experiments.pages import rebuilt, table
+from softnic.experiments.plot import draw
 from softnic.experiments.reproduce import stored
 from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.item import Item, ReproduceError
 from softnic.experiments.reproduce.items import ITEMS
 from softnic.experiments.reproduce.verdicts import PAPERS, claims_table
-from softnic.experiments.svg import drawn
 
 PAGE = "papers.md"
 
@@ -33,6 +33,11 @@ class KeptItem:
     @property
     def name(self) -> str:
         return f"{self.item.paper}-{self.item.name}"
+
+    @property
+    def plot(self) -> str:
+        """The plot's path below docs."""
+        return f"figures/{self.name}.svg"
 
 
 def kept_items(results: Path) -> list[KeptItem]:
@@ -52,8 +57,8 @@ def _made_by(content: Mapping[str, Any]) -> str:
     return f"softnic {content['softnic']}; {machine['cores']} cores of {machine['cpu']}{data}"
 
 
-def documents(docs: Path) -> dict[Path, str]:
-    """Return every page and plot that is generated from the results, with its content.
+def page(docs: Path) -> str:
+    """Return docs/papers.md as the results give it.
 
     Raises
     ------
@@ -65,27 +70,29 @@ def documents(docs: Path) -> dict[Path, str]:
     items = kept_items(docs / "results")
     results = Results({f"{each.item.paper} {each.item.name}": each.item for each in items})
     regions = {f"claims-{paper}": claims_table(paper, results) for paper in PAPERS}
-    made = {}
-    for each in items:
-        plots = dict(_plots(each))
-        made.update({docs / "figures" / name: content for name, content in plots.items()})
-        regions[each.name] = markdown(each, list(plots))
-    page = docs / PAGE
-    return {page: rebuilt(page.read_text(encoding="utf-8"), regions), **made}
+    regions |= {each.name: markdown(each) for each in items}
+    return rebuilt((docs / PAGE).read_text(encoding="utf-8"), regions)
 
 
-def _plots(kept: KeptItem) -> Iterator[tuple[str, str]]:
-    for index, chart in enumerate(kept.item.charts, start=1):
-        yield f"{kept.name}-{index}.svg", drawn(chart)
+def draw_plots(docs: Path) -> list[Path]:
+    """Draw the items that have charts. Returns the files. Raises ImportError without matplotlib, OSError."""
+    plots = []
+    for each in kept_items(docs / "results"):
+        if each.item.charts:
+            plots.append(docs / each.plot)
+            plots[-1].parent.mkdir(exist_ok=True)
+            draw(f"{each.item.paper} {each.item.name}: {each.item.title}", each.item.charts, plots[-1])
+    return plots
 
 
-def markdown(kept: KeptItem, plots: list[str]) -> str:
-    """Return an item as Markdown: tables, plots, what differs and what was found."""
+def markdown(kept: KeptItem) -> str:
+    """Return an item as Markdown: tables, plot, what differs and what was found."""
     item = kept.item
     parts = [f"{item.title[0].upper()}{item.title[1:]}. Made by {kept.made_by}."]
     for each in item.tables:
         parts += [f"{each.title}:", table(each.headings, each.cells())]
-    parts += [f"![{Path(plot).stem}](figures/{plot})" for plot in plots]
+    if item.charts:
+        parts.append(f"![{item.title}]({kept.plot})")
     for heading, lines in (("The set-up differs", item.differs), ("Against the paper", item.findings)):
         if lines:
             parts += [f"{heading}:", "\n".join(f"- {line}" for line in lines)]
@@ -93,17 +100,13 @@ def markdown(kept: KeptItem, plots: list[str]) -> str:
 
 
 def write() -> list[Path]:
-    """Write the pages and plots of the checkout. Returns the files that changed.
+    """Write the page and the plots of the checkout. Returns the files.
 
-    Raises ReproduceError without a checkout, PageError, OSError.
+    Raises ReproduceError without a checkout, PageError, ImportError without matplotlib, OSError.
     """
     root = checkout()
     if root is None:
         raise ReproduceError("--report rebuilds the documentation of a checkout of softnic; this is an installed one")
-    changed = []
-    for path, content in documents(root / "docs").items():
-        if not path.exists() or path.read_text(encoding="utf-8") != content:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-            changed.append(path)
-    return changed
+    docs = root / "docs"
+    (docs / PAGE).write_text(page(docs), encoding="utf-8")
+    return [docs / PAGE, *draw_plots(docs)]

@@ -12,7 +12,7 @@ import pytest
 from softnic import codecs
 from tests.facades.commands import main
 from tests.facades.kept import ResultFile
-from tests.facades.reproduce import Bars, Item, Lines, ValueTable, fig14, paper, stored, table3
+from tests.facades.reproduce import Bars, Item, Lines, ValueTable, draw, fig14, paper, stored, table3
 
 
 def test_published_times_add_up() -> None:
@@ -125,6 +125,13 @@ def test_an_item_that_is_kept_is_shown_and_not_made_again(cache: Path, capsys: p
     assert [lines[-1].split()[0] for lines in shown] == ["took", "kept", "took"]
     assert shown[0][:-1] == shown[1][:-1] == shown[2][:-1]
     assert [path.name for path in results.iterdir()] == ["inceptionn-table3.json"]
+
+
+def test_a_plot_is_the_same_each_time_as_svg(tmp_path: Path) -> None:
+    for name in ("a.svg", "b.svg"):
+        draw("title", an_item().charts, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+    assert b"nodes" in (tmp_path / "a.svg").read_bytes()
 
 
 def test_a_kept_item_is_whole(tmp_path: Path) -> None:
