@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks import harness
 from softnic import codecs
 from softnic.experiments import torch_models
-from softnic.experiments.compare.plan import FULL, Training
+from softnic.experiments.compare.plan import SHORT, Training
 from softnic.experiments.data import Floats, batches_of_rank
 from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
 from softnic.experiments.strategies import BulkAllreduce
@@ -130,7 +130,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     )
     rows = []
     for model in settings.models:
-        plan = FULL[model]
+        plan = SHORT[model]
         steps = max(LOOKS, settings.steps or plan.steps)
         progress(f"{model}, {steps} steps")
         rows += rows_of(model, train(model, plan, steps), settings.codecs)

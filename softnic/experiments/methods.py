@@ -3,7 +3,7 @@
 - Names of softnic.gradients, such as `exact`, `dgc:0.001` or `feedback:relative:0`.
 - A codec, such as `bounded:10`: NICs compress the sum, and what the codec drops is lost, as in the codecs' papers.
   `feedback:bounded:10` keeps it.
-- `fp16` and `powersgd:RANK`: PyTorch's hooks (torch_hooks.py).
+- `fp16`, `bf16` and `powersgd:RANK`: PyTorch's hooks (torch_hooks.py).
 - `wa`: workers send gradients to an aggregator, one more rank, and receive weights. `wa+bounded:10` compresses the
   gradients, `wa+adt:16` or `wa+awp:T,INTERVAL` the weights, `wa+bounded:10+adt:16` both.
 """
@@ -17,11 +17,13 @@ from functools import partial
 from softnic import codecs, gradients
 from softnic.comm.communicator import Communicator
 from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, StrategyName, Worker
-from softnic.experiments.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
+from softnic.experiments.torch_hooks import BF16, FP16, POWERSGD, TorchHook, bf16, fp16, powersgd
 from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients.awp import FixedPrecision, leading, precision
 
 AGGREGATED = "wa"
+_HALVES = {FP16: fp16, BF16: bf16}
+"""Hooks that send floats of two bytes."""
 _RANK = 4
 """Default rank of PowerSGD's matrices."""
 _BLOCKS = 2
@@ -38,14 +40,14 @@ def check(name: str) -> str:
         StrategyName.parse(name)
     elif kind == POWERSGD:
         _rank(rest)
-    elif name != FP16:
+    elif name not in _HALVES:
         gradients.get(_method(name))
     return name
 
 
 def gradient_method(name: str) -> gradients.Method | None:
     """Return a new method of softnic.gradients; None for a hook or an aggregator. Raises ValueError."""
-    if aggregators(name) or name.partition(":")[0] in (FP16, POWERSGD):
+    if aggregators(name) or name.partition(":")[0] in (*_HALVES, POWERSGD):
         return None
     return gradients.get(_method(name))
 
@@ -79,7 +81,7 @@ def strategy(
             legs.fetch(replica)
             yield Worker(replica, legs)
     elif method is None:
-        hook = fp16 if kind == FP16 else partial(powersgd, rank=_rank(rest))
+        hook = _HALVES[kind] if kind in _HALVES else partial(powersgd, rank=_rank(rest))
         with closing(TorchHook(new_communicator(kind), replica, hook)) as average:
             yield BulkAllreduce(replica, average)
     else:
@@ -95,7 +97,7 @@ def _method(name: str) -> str:
     try:
         return f"compressed:{codecs.get(name)}"
     except ValueError as error:
-        known = ", ".join([*gradients.names(), FP16, POWERSGD, AGGREGATED])
+        known = ", ".join([*gradients.names(), *_HALVES, POWERSGD, AGGREGATED])
         raise ValueError(f"{name!r} is not a method: {known}, or a codec such as bounded:10") from error
 
 

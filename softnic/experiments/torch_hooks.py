@@ -1,6 +1,7 @@
 """PyTorch's own hooks for DistributedDataParallel, called from a plain loop, over softnic's process group.
 
-- `fp16`: gradients cross the network as float16, divided by the number of ranks before they are added.
+- `fp16`, `bf16`: gradients cross the network as float16 or bfloat16, divided by the number of ranks before they are
+  added.
 - `powersgd:RANK`: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
   (2019). Every gradient matrix crosses as two thin ones, found by one step of power iteration from the last step's; the
   error is added to the next step's gradients. Vectors, and all gradients of the first steps, are sent uncompressed.
@@ -18,6 +19,7 @@ from softnic.comm.communicator import Communicator
 from softnic.experiments.torch_replica import TorchReplica
 
 FP16 = "fp16"
+BF16 = "bf16"
 POWERSGD = "powersgd"
 _EXACT_STEPS = 2
 """The fewest that PowerSGD with error feedback allows."""
@@ -65,6 +67,13 @@ def fp16(group: Any) -> Callable[[Any], Any]:
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     return lambda bucket: fp16_compress_hook(group, bucket)
+
+
+def bf16(group: Any) -> Callable[[Any], Any]:
+    """Return the hook that sends bfloat16."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+
+    return lambda bucket: bf16_compress_hook(group, bucket)
 
 
 def powersgd(group: Any, rank: int) -> Callable[[Any], Any]:

@@ -78,6 +78,11 @@ def build(name: str, seed: int = 7) -> nn.Module:
         return _NETWORKS[name]()
 
 
+def parameters(name: str) -> int:
+    """Return the number of parameters of a model. Raises as `build` does."""
+    return sum(each.numel() for each in build(name).parameters())
+
+
 def data(name: str, path: Path | None = None) -> TorchData:
     """Return the data set of a model: `images(path)` or `text(path)`.
 

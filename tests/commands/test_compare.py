@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
+from tests.facades.compare import ComparisonPlan, Evaluation, TrainingResult, TrainingResults, plan
 
 needs.module("torch")
 
@@ -28,11 +29,69 @@ def test_a_training_is_measured_and_drawn(softnic: Softnic, tmp_path: Path) -> N
     report = json.loads(file.read_text())
     assert [row["method"] for row in report["results"]] == ["bounded:10"]
     assert report["settings"]["workers"] == 2
-    assert report["settings"]["link"] == {"rate": "1gbit", "delay": "50us"}
+    assert report["settings"]["link"] == {}
     assert said.startswith("transformer on text: 2 ranks x 2 samples, 2 steps")
     assert {path.name for path in out.iterdir()} == {
-        *("summary.csv", "curves.csv", "transformer.png", "transformer-bounded_10.json"),
+        *("summary.csv", "curves.csv", "transformer.png", "compare-transformer.json"),
     }
+
+
+def kept_results(directory: Path) -> list[str]:
+    """Keep an exact training and one that sends less, and return the arguments for them."""
+    (exact, small) = ComparisonPlan(("exact", "rht:4"), {"hdc": plan.FULL["hdc"]}).jobs()
+    kept = TrainingResults(directory, {})
+    for job, sent in ((exact, 80_000_000), (small, 10_000_000)):
+        look = Evaluation(20, 1.0, 0.1, 0.9, 4 * sent, 2.0, 1.0, 8.0, host_s=1.0, link_bytes=sent, compute_s=0.01)
+        kept.keep(job, TrainingResult("hdc", job.method, (look,), 3.0))
+    return ["compare", "--advise", "--results", str(directory)]
+
+
+def test_a_method_is_advised_from_own_results(softnic: Softnic, tmp_path: Path) -> None:
+    arguments = kept_results(tmp_path)
+    code, said, err = softnic(*arguments, "--model", "hdc", "--rate", "100mbit")
+    assert code == 0, err
+    lines = said.splitlines()
+    assert lines[0] == "hdc over 100 Mbit/s: take rht:4"
+    assert lines[1].startswith("- 1.8 s (1 seed) until the exact training's accuracy, within half a point")
+    code, said, _ = softnic(*arguments, "--json", "-")
+    assert code == 0
+    assert [(each["rate_bps"], each["take"]) for each in json.loads(said)] == [
+        (rate, "rht:4") for rate in (1e10, 1e9, 1e8, 1e7)
+    ]
+
+
+def test_an_unknown_model_is_advised_by_the_most_similar_one(softnic: Softnic, tmp_path: Path) -> None:
+    arguments = kept_results(tmp_path)
+    code, said, err = softnic(*arguments, "--parameters", "25000000", "--compute", "120ms", "--rate", "1gbit")
+    assert code == 0, err
+    assert said.startswith(
+        "25,000,000 parameters and 120 ms of computation per step: the most similar model with results"
+    )
+    assert "hdc over 1 Gbit/s: take rht:4" in said
+    for wrong, line in (
+        (["--compute", "120ms"], "--compute needs --parameters"),
+        (["--parameters", "1", "--model", "hdc"], "--parameters is for a model without results"),
+    ):
+        code, _, err = softnic(*arguments, *wrong)
+        assert code == 1
+        assert line in err.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_steps_are_measured_beside_their_computed_time(softnic: Softnic, tmp_path: Path) -> None:
+    arguments = [
+        *("compare", "--preset", "quick", "--check", "2", "--model", "convnet", "--rate", "100mbit"),
+        *("--method", "exact", "--results", str(tmp_path), "--json", "-"),
+    ]
+    code, said, err = softnic(*arguments)
+    assert code == 0, err
+    (row,) = json.loads(said)["results"]
+    assert (row["model"], row["method"], row["rate"]) == ("convnet", "exact", "100mbit")
+    # Each of the two ranks sends 1.6 MB a step: 126 ms.
+    assert row["measured_s"] > 0.12
+    assert row["computed_s"] > 0.12
+    again = softnic(*arguments)
+    assert json.loads(again[1])["results"] == [row]
 
 
 @pytest.mark.parametrize(

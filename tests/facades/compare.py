@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnic.experiments import methods, torch_models
-from softnic.experiments.compare import plan, report, run
+from softnic.experiments.compare import advice, link_report, page, plan, report, run, summary
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
 from softnic.experiments.compare.run import Comparison, FailedTraining
@@ -24,9 +24,13 @@ __all__ = [
     "TrainingResult",
     "TrainingResults",
     "Usage",
+    "advice",
+    "link_report",
     "methods",
+    "page",
     "plan",
     "report",
     "run",
+    "summary",
     "torch_models",
 ]

@@ -1,4 +1,4 @@
-"""Plans of comparisons: models and methods, how long each model is trained, and on which links.
+"""Plans of comparisons: models, methods and seeds, how long each model is trained, and on which links.
 
 All methods of a model start from the same weights, use the same samples in the same order on each rank, the same
 optimizer (SGD with momentum) and the same learning rates: rising to `rate` over the first twentieth of the steps, then
@@ -8,11 +8,11 @@ what becomes of an existing training.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
 from softnic.experiments import torch_models
 
@@ -51,34 +51,43 @@ class Training:
 
 
 FULL: Mapping[str, Training] = {
-    "hdc": Training(batch=25, steps=300, rate=0.05, looks=5),
-    "convnet": Training(batch=32, steps=250, rate=0.05, looks=5),
-    "resnet": Training(batch=32, steps=200, rate=0.05, looks=5),
-    "transformer": Training(batch=8, steps=300, rate=0.2, looks=5),
+    "hdc": Training(batch=25, steps=1500, rate=0.05, looks=15),
+    "convnet": Training(batch=32, steps=1000, rate=0.05, looks=10),
+    "resnet": Training(batch=32, steps=800, rate=0.05, looks=10),
+    "transformer": Training(batch=8, steps=2000, rate=0.2, looks=10),
 }
-"""All methods of all models together take less than an hour on two cores."""
+"""Long enough that twice the steps hardly improve the exact training."""
+SHORT: Mapping[str, Training] = {
+    "hdc": replace(FULL["hdc"], steps=300, looks=5),
+    "convnet": replace(FULL["convnet"], steps=250, looks=5),
+    "resnet": replace(FULL["resnet"], steps=200, looks=5),
+    "transformer": replace(FULL["transformer"], steps=300, looks=5),
+}
 QUICK: Mapping[str, Training] = {name: Training(2, 6, training.rate, 2) for name, training in FULL.items()}
 """A smoke test, too short to learn anything."""
 
 
-def _methods(full: int, learn: int) -> tuple[str, ...]:
+def _methods(full: int, learn: int, interval: int) -> tuple[str, ...]:
     """Return one method of each kind. Sparse methods send one gradient in a hundred.
 
-    `full`: steps before DGC and LGC become sparse, and interval of adaptive weight precision; `learn`: steps in which
-    LGC's autoencoder learns.
+    `full`: steps before DGC and LGC become sparse; `learn`: steps in which LGC's autoencoder learns; `interval`: steps
+    between two changes of an adaptive weight precision.
     """
     lgc = f"0.01,full={full},learn={learn},momentum=0.9"
     return (
-        *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "rht:4", "mx:e2m1"),
-        *("feedback:rht:4", "feedback:relative:0"),
+        *("exact", "fp16", "bf16", "powersgd:1", "powersgd:2", "powersgd:4"),
+        *("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "mx:e2m1"),
+        *("feedback:rht:4", "feedback:rht:3", "feedback:relative:0", "feedback:relative:-1"),
         *("sparse-gd:0.01", f"dgc:0.01,warmup={full}", "scalecom:0.01", f"lgc-ps:{lgc}", f"lgc-ring:{lgc}"),
-        *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{full}"),
+        *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{interval}"),
     )
 
 
-METHODS = _methods(full=40, learn=80)
-"""The first one is the reference. Phases are shorter than in the papers, as the trainings are."""
-BRIEF = _methods(full=2, learn=2)
+METHODS = _methods(full=200, learn=300, interval=100)
+"""The first one is the reference. Phases are as long as in LGC's paper."""
+SHORTER = _methods(full=40, learn=80, interval=40)
+"""The same methods for short trainings."""
+BRIEF = _methods(full=2, learn=2, interval=2)
 """The same methods for trainings of a few steps."""
 
 
@@ -91,11 +100,13 @@ class Preset:
     models: tuple[str, ...]
     methods: tuple[str, ...]
     workers: int
+    seeds: tuple[int, ...] = (7,)
 
 
 PRESETS = {
     "quick": Preset(QUICK, ("convnet", "transformer"), BRIEF, workers=2),
-    "full": Preset(FULL, torch_models.NAMES, METHODS, workers=4),
+    "short": Preset(SHORT, torch_models.NAMES, SHORTER, workers=4),
+    "full": Preset(FULL, torch_models.NAMES, METHODS, workers=4, seeds=(7, 8, 9)),
 }
 
 
@@ -111,11 +122,12 @@ class ComparisonPlan:
     """Directory of MNIST's files; None: scikit-learn's digits."""
     text: str | None = None
     """Text file; None: Python's language reference."""
-    seed: int = 7
-    link: Mapping[str, str] = field(default_factory=lambda: {"rate": "1gbit", "delay": "50us"})
+    seeds: tuple[int, ...] = (7,)
+    link: Mapping[str, str] = field(default_factory=dict)
+    """Properties of emulated links; empty: links as fast as the machine."""
 
     def jobs(self) -> list[TrainingJob]:
-        """Return one job for each model and method."""
+        """Return one job for each seed, model and method."""
         return [
             TrainingJob(
                 model=model,
@@ -123,8 +135,9 @@ class ComparisonPlan:
                 training=training,
                 workers=self.workers,
                 data=self.text if torch_models.reads_text(model) else self.images,
-                seed=self.seed,
+                seed=seed,
             )
+            for seed in self.seeds
             for model, training in self.trainings.items()
             for method in self.methods
         ]
@@ -149,6 +162,6 @@ class TrainingJob:
     def as_json(self) -> str:
         return json.dumps(asdict(self))
 
-    def digest(self, link: Mapping[str, str]) -> str:
-        """Return a digest that identifies the training and its links."""
-        return hashlib.sha256(f"{self.as_json()} {json.dumps(dict(link))}".encode()).hexdigest()[:16]
+    def portable(self) -> TrainingJob:
+        """Return the job with the data's name in place of its path, as results keep it."""
+        return replace(self, data=self.data and Path(self.data).name)

@@ -59,7 +59,8 @@ def _report_evaluation(evaluation: Evaluation) -> None:
 
 def _usage() -> Usage:
     stats = read_stats(Path(os.environ["SOFTNIC_NIC"]))
-    return Usage(stats.counters["tx_wire_bytes"], measure.own_cpu_s() + measure.cpu_s([stats.info.pid]))
+    sent, received = (stats.counters[name] for name in ("tx_wire_bytes", "rx_wire_bytes"))
+    return Usage(sent, measure.own_cpu_s() + measure.cpu_s([stats.info.pid]), received)
 
 
 @lru_cache

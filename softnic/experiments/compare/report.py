@@ -11,6 +11,7 @@ from softnic.experiments import torch_models
 from softnic.experiments.compare.plan import ComparisonPlan
 from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
+from softnic.experiments.compare.summary import ALLOWED_BITS, ALLOWED_POINTS, REFERENCE, last_bytes
 from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.plot import Curves, draw
 from softnic.experiments.report import (
@@ -19,6 +20,7 @@ from softnic.experiments.report import (
     column,
     columns,
     figure,
+    finite,
     links,
     machine,
     milliseconds,
@@ -26,10 +28,6 @@ from softnic.experiments.report import (
 )
 from softnic.units import text_bytes
 
-REFERENCE = "exact"
-"""The method that others are compared with."""
-ALLOWED_POINTS, ALLOWED_BITS = 0.003, 0.01
-"""How much worse than the exact training's last score counts as that score: of accuracy, and in bits per character."""
 DIVERGED = "diverged"
 CURVES = "curves.csv"
 SUMMARY = "summary.csv"
@@ -41,6 +39,7 @@ class TrainingRow:
 
     model: str
     method: str = column("method")
+    seed: int = column("seed")
     score: float | None
     """At the end: accuracy, or bits per character. None: the training diverged."""
     score_change: float | None
@@ -53,8 +52,8 @@ class TrainingRow:
     """The same in the last interval, after methods have warmed up."""
     train_s: float = column("training s", ".1f")
     to_exact_s: float | None = column("s to exact's", ".1f")
-    """Training time until an evaluation shows the score at the end of the exact training, less 0.3 points or 0.01 bits.
-    None: never."""
+    """Training time until an evaluation shows the score at the end of the exact training, less half a point or 0.01
+    bits. None: never."""
     speed_up: float | None = column("speed-up")
     step_s: float = column("step ms", milliseconds)
     """Mean."""
@@ -67,8 +66,8 @@ class TrainingRow:
 def rows(results: Sequence[TrainingResult], model: str) -> list[TrainingRow]:
     """Return one model's rows, in the order of the results."""
     found = [result for result in results if result.model == model]
-    reference = next((result for result in found if result.method == REFERENCE), None)
-    return [_row(result, reference) for result in found]
+    exact = {result.seed: result for result in found if result.method == REFERENCE}
+    return [_row(result, exact.get(result.seed)) for result in found]
 
 
 def _row(result: TrainingResult, reference: TrainingResult | None) -> TrainingRow:
@@ -78,12 +77,13 @@ def _row(result: TrainingResult, reference: TrainingResult | None) -> TrainingRo
     return TrainingRow(
         model=result.model,
         method=result.method,
+        seed=result.seed,
         score=score,
         score_change=None if score is None or against is None else score - against,
         loss=None if result.diverged else last.loss,
         wire_bytes=last.wire_bytes,
         ratio=None if reference is None else reference.last.wire_bytes / last.wire_bytes,
-        last_ratio=None if reference is None else _last_bytes(reference) / _last_bytes(result),
+        last_ratio=None if reference is None else last_bytes(reference) / last_bytes(result),
         train_s=last.train_s,
         to_exact_s=None if against is None else _seconds_to(result, against),
         speed_up=None if reference is None else reference.last.train_s / last.train_s,
@@ -102,15 +102,12 @@ def _seconds_to(result: TrainingResult, score: float) -> float | None:
     return None
 
 
-def _last_bytes(result: TrainingResult) -> int:
-    before = result.evaluations[-2].wire_bytes if len(result.evaluations) > 1 else 0
-    return result.last.wire_bytes - before
-
-
 def report(comparison: Comparison, model: str) -> MeasurementReport[TrainingRow]:
     """Return the table of a model."""
     plan = comparison.plan
-    failed = [f"{each.method} failed: {each.why}" for each in comparison.failures if each.model == model]
+    failed = [
+        f"{each.method}, seed {each.seed}, failed: {each.why}" for each in comparison.failures if each.model == model
+    ]
     settings = {"model": model, **asdict(plan.trainings[model]), "workers": plan.workers, "link": dict(plan.link)}
     return MeasurementReport(
         "compare",
@@ -130,9 +127,9 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "settings": {**asdict(plan), "trainings": {name: asdict(each) for name, each in plan.trainings.items()}},
         "results": [asdict(row) for model in plan.trainings for row in rows(comparison.results, model)],
         "looks": [
-            {"model": result.model, "method": result.method, **look}
+            {"model": result.model, "method": result.method, "seed": result.seed, **finite(asdict(look))}
             for result in comparison.results
-            for look in result.as_json()["looks"]
+            for look in result.evaluations
         ],
         "failures": [asdict(failure) for failure in comparison.failures],
     }
@@ -142,15 +139,21 @@ def write(comparison: Comparison, directory: Path, *, pictures: bool) -> list[Pa
     """Write a CSV file of trainings, one of evaluations, and a picture per model. Raises OSError, ImportError."""
     content = as_json(comparison)
     paths = []
-    for name, kind, keys in ((SUMMARY, TrainingRow, ()), (CURVES, Evaluation, ("model", "method"))):
+    for name, kind, keys in ((SUMMARY, TrainingRow, ()), (CURVES, Evaluation, ("model", "method", "seed"))):
         headings = [*keys, *(each.name for each in fields(kind))]
         paths.append(directory / name)
         found = content["results" if kind is TrainingRow else "looks"]
         write_csv(paths[-1], headings, [[row[heading] for heading in headings] for row in found])
     for model in comparison.plan.trainings if pictures else ():
         paths.append(directory / f"{model}.png")
-        draw_curves(model, [result for result in comparison.results if result.model == model], paths[-1])
+        draw_curves(model, _first_seed(comparison, model), paths[-1])
     return paths
+
+
+def _first_seed(comparison: Comparison, model: str) -> list[TrainingResult]:
+    """Return a model's trainings of the first seed."""
+    seed = comparison.plan.seeds[0]
+    return [result for result in comparison.results if result.model == model and result.seed == seed]
 
 
 def draw_curves(model: str, results: Sequence[TrainingResult], path: Path) -> None:
@@ -182,8 +185,8 @@ def _columns(model: str) -> list[Column[TrainingRow]]:
     else:
         score = Column("accuracy", lambda row: DIVERGED if row.score is None else f"{100 * row.score:.2f} %")
         change = Column("change", lambda row: f"{100 * row.score_change:+.2f}" if row.score_change else "")
-    method, *others = columns(TrainingRow)
-    return [method, score, change, *others]
+    method, seed, *others = columns(TrainingRow)
+    return [method, seed, score, change, *others]
 
 
 def _note(model: str) -> str:
@@ -192,6 +195,6 @@ def _note(model: str) -> str:
         f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: all frames of all NICs in all steps. "
         "Ratio: the exact training's bytes to these, over all steps; at the end: over the last interval, after methods "
         "have warmed up. Seconds to exact's: training time until an evaluation shows the exact training's last score, "
-        "less 0.3 points or 0.01 bits; empty: never. Exposed exchange and CPU (of all ranks and NICs): per step, in "
+        "less half a point or 0.01 bits; empty: never. Exposed exchange and CPU (of all ranks and NICs): per step, in "
         "ms. CPU divided by this machine's cores is the least time that a step takes here, on any links."
     )

@@ -1,7 +1,7 @@
-"""Results of trainings, one file each, so that an interrupted comparison can continue.
+"""Results of trainings, in a file for each model, so that an interrupted comparison can continue.
 
-A file is reused for the same training only: model, method, data, schedule, seed, ranks and links. Results of other
-settings are measured again and replaced.
+A result is reused for the same training only: model, method, data, schedule, seed, ranks and links. Results of other
+settings stay beside it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softnic.experiments.compare.plan import TrainingJob
+from softnic.experiments.compare.plan import METHODS, TrainingJob
 from softnic.experiments.compare.training import Evaluation
+from softnic.experiments.kept import ResultFile
 from softnic.experiments.report import finite
 
 
@@ -27,6 +28,7 @@ class TrainingResult:
     evaluations: tuple[Evaluation, ...]
     took_s: float
     """Total time, with all that the evaluations do not count."""
+    seed: int = 7
 
     @property
     def last(self) -> Evaluation:
@@ -38,20 +40,23 @@ class TrainingResult:
         return not (math.isfinite(self.last.loss) and math.isfinite(self.last.score))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the result with null in place of NaN and infinities."""
+        """Return the evaluations by field, with null in place of NaN and infinities."""
         looks = [finite(asdict(evaluation)) for evaluation in self.evaluations]
-        return {"model": self.model, "method": self.method, "looks": looks, "took_s": self.took_s}
+        return {"looks": {name: [look[name] for look in looks] for name in looks[0]}, "took_s": self.took_s}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> TrainingResult:
-        looks: list[dict[str, Any]] = [
-            {name: math.nan if value is None else value for name, value in look.items()} for look in given["looks"]
-        ]
-        return cls(given["model"], given["method"], tuple(Evaluation(**look) for look in looks), given["took_s"])
+    def from_json(cls, job: Mapping[str, Any], given: Mapping[str, Any]) -> TrainingResult:
+        """Return the result of a job, whose fields are given, too."""
+        looks: Mapping[str, list[Any]] = given["looks"]
+        evaluations: list[Evaluation] = []
+        for row in zip(*looks.values(), strict=True):
+            known: list[Any] = [math.nan if value is None else value for value in row]
+            evaluations.append(Evaluation(**dict(zip(looks, known, strict=True))))
+        return cls(job["model"], job["method"], tuple(evaluations), given["took_s"], job["seed"])
 
 
 class TrainingResults:
-    """A directory of results. None: nothing is kept."""
+    """A directory of results: a file for each model. None: nothing is kept."""
 
     def __init__(self, directory: Path | None, link: Mapping[str, str]) -> None:
         self._directory = directory
@@ -59,27 +64,54 @@ class TrainingResults:
 
     def find(self, job: TrainingJob) -> TrainingResult | None:
         """Return the kept result of a training, if there is one."""
-        if self._directory is None:
-            return None
-        try:
-            given = json.loads(_path(self._directory, job).read_text())
-        except (FileNotFoundError, ValueError):
-            return None
-        if given.get("digest") != job.digest(self._link):
-            return None
-        return TrainingResult.from_json(given["result"])
+        kept = self._file(job.model).find(_unit(job), self._settings(job), dict[str, Any])
+        return None if kept is None else TrainingResult.from_json(asdict(job), kept)
 
-    def keep(self, job: TrainingJob, result: TrainingResult) -> None:
-        """Write a result atomically. Raises OSError."""
-        if self._directory is None:
-            return
-        content = {"digest": job.digest(self._link), "job": asdict(job), "link": dict(self._link)}
-        path = _path(self._directory, job)
-        unfinished = path.with_suffix(".part")
-        unfinished.write_text(json.dumps({**content, "result": result.as_json()}, indent=2) + "\n")
-        unfinished.replace(path)
+    def keep(self, job: TrainingJob, result: TrainingResult) -> TrainingResult:
+        """Write a result. Returns it as `find` does from now on. Raises OSError."""
+        file, settings = self._file(job.model), self._settings(job)
+        kept = file.keep(_unit(job), settings, result.as_json(), dict[str, Any], result.took_s)
+        return TrainingResult.from_json(asdict(job), kept)
+
+    def _file(self, model: str) -> ResultFile:
+        return ResultFile(None if self._directory is None else self._directory / file_name(model))
+
+    def _settings(self, job: TrainingJob) -> dict[str, Any]:
+        return {"job": asdict(job.portable()), "link": dict(self._link)}
 
 
-def _path(directory: Path, job: TrainingJob) -> Path:
-    name = "".join(c if c.isalnum() or c in "-+.," else "_" for c in f"{job.model}-{job.method}")
-    return directory / f"{name}.json"
+def file_name(model: str) -> str:
+    return f"compare-{model}.json"
+
+
+def _unit(job: TrainingJob) -> str:
+    return f"{job.method}, seed {job.seed}"
+
+
+def kept_units(path: Path) -> list[dict[str, Any]]:
+    """Return the units of a result file, each with settings and value; none if there is no file.
+
+    Raises OSError, and ValueError for another file.
+    """
+    if not path.exists():
+        return []
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or "units" not in content:
+        raise ValueError(f"{path} is not a file of results")
+    return list(content["units"].values())
+
+
+def kept_trainings(directory: Path, model: str) -> list[tuple[TrainingJob, TrainingResult]]:
+    """Return all kept trainings of a model over links as fast as the machine, by seed, in the order of the methods.
+
+    Raises OSError, and ValueError for another file.
+    """
+    units = kept_units(directory / file_name(model))
+    jobs = [unit["settings"]["job"] for unit in units]
+    found = [
+        (TrainingJob.from_json(json.dumps(job)), TrainingResult.from_json(job, unit["value"]))
+        for job, unit in zip(jobs, units, strict=True)
+        if not unit["settings"]["link"]
+    ]
+    order = {method: number for number, method in enumerate(METHODS)}
+    return sorted(found, key=lambda each: (order.get(each[0].method, len(order)), each[0].method, each[0].seed))

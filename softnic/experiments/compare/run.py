@@ -32,6 +32,7 @@ class FailedTraining:
     method: str
     why: str
     """One line."""
+    seed: int = 7
 
 
 @dataclass
@@ -56,17 +57,17 @@ def run(
     comparison = Comparison(plan)
     jobs = plan.jobs()
     nodes = plan.workers + max(methods.aggregators(job.method) for job in jobs)
-    with TrainingNodes(nodes, plan.seed, plan.link) as ranks:
+    with TrainingNodes(nodes, plan.seeds[0], plan.link) as ranks:
         for number, job in enumerate(jobs, 1):
             result = kept.find(job)
             if result is None:
-                title = f"{job.model} by {job.method} ({number} of {len(jobs)})"
+                title = f"{job.model} by {job.method}, seed {job.seed} ({number} of {len(jobs)})"
                 try:
                     result, _ = ranks.train(job, lambda what, title=title: progress(f"{title}: {what}"))  # type: ignore[misc]
                 except MeasurementError as error:
-                    comparison.failures.append(FailedTraining(job.model, job.method, str(error)))
+                    comparison.failures.append(FailedTraining(job.model, job.method, str(error), job.seed))
                     continue
-                kept.keep(job, result)
+                result = kept.keep(job, result)
             comparison.results.append(result)
             on_result(result)
     return comparison
@@ -113,7 +114,7 @@ class TrainingNodes(ExitStack):
             self._processes.close()
             self._processes = None
             raise
-        result = TrainingResult(job.model, job.method, tuple(evaluations), time.monotonic() - began)
+        result = TrainingResult(job.model, job.method, tuple(evaluations), time.monotonic() - began, job.seed)
         return result, [RankSteps(**event["done"]) for event in done]
 
     def _start(self) -> RankPool:

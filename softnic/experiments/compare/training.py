@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from softnic.comm.communicator import Communicator
-from softnic.experiments import torch_models
+from softnic.experiments import measure, torch_models
 from softnic.experiments.compare.plan import TrainingJob
 from softnic.experiments.data import batches_of_rank
 from softnic.experiments.strategies import Strategy
@@ -38,6 +38,8 @@ class Usage(NamedTuple):
     """Bytes that the NIC has sent."""
     cpu_s: float
     """CPU time of both processes."""
+    received_bytes: int = 0
+    """Bytes that the NIC has received."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,13 @@ class Evaluation:
     """Exposed exchange, mean over the workers."""
     cpu_s: float
     """CPU time of all ranks and all NICs."""
+    host_s: float = 0.0
+    """CPU time of the busiest worker and its NIC; an aggregator's is added, because the workers wait for it."""
+    link_bytes: int = 0
+    """Bytes that the busiest link carries one after the other: in one direction, or in both of an aggregator's."""
+    compute_s: float = 0.0
+    """Of one step since the last evaluation, from its begin to when its gradients are ready: the tenth percentile of
+    all workers' steps, which other processes on the same cores disturb least."""
 
 
 START = Evaluation(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)
@@ -76,6 +85,20 @@ class Interval:
     done: list[float]
     """When it had the next weights."""
     losses: list[float]
+    computed_s: list[float] = field(default_factory=lambda: [0.0])
+    """Time of each step until its gradients were ready."""
+
+    @property
+    def cpu_s(self) -> float:
+        return self.after.cpu_s - self.before.cpu_s
+
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes sent and received by this rank's NIC."""
+        return (
+            self.after.wire_bytes - self.before.wire_bytes,
+            self.after.received_bytes - self.before.received_bytes,
+        )
 
 
 @dataclass(frozen=True)
@@ -143,20 +166,24 @@ class RankTraining:
 
     def evaluate(self, step: int, last: Evaluation, intervals: list[Interval]) -> Evaluation:
         """Return the evaluation after `step`, from what all ranks gathered. All ranks call this together."""
-        workers = intervals[: self._job.workers]
+        workers, aggregators = intervals[: self._job.workers], intervals[self._job.workers :]
         evaluated = self._comm.allgather(self._replica.evaluate(*self._test) if self._works else (0.0, 0, 0))
         loss, correct, answers = (sum(column) for column in zip(*evaluated, strict=True))
         ready = np.max([worker.ready for worker in workers], axis=0)
+        busiest = max([max(each.traffic) for each in workers] + [sum(each.traffic) for each in aggregators])
         exchanged = np.array([worker.done for worker in workers]) - ready
         return Evaluation(
             step=step,
             epoch=step * self._job.workers * self._job.training.batch / self._samples,
             loss=float(np.mean([worker.losses for worker in workers])),
             score=loss / answers / math.log(2) if torch_models.reads_text(self._job.model) else correct / answers,
-            wire_bytes=last.wire_bytes + sum(rank.after.wire_bytes - rank.before.wire_bytes for rank in intervals),
+            wire_bytes=last.wire_bytes + sum(each.traffic[0] for each in intervals),
             train_s=last.train_s + max(rank.done[-1] for rank in intervals) - min(rank.began for rank in intervals),
             exchange_s=last.exchange_s + float(exchanged.sum(axis=1).mean()),
-            cpu_s=last.cpu_s + sum(rank.after.cpu_s - rank.before.cpu_s for rank in intervals),
+            cpu_s=last.cpu_s + sum(each.cpu_s for each in intervals),
+            host_s=last.host_s + max(each.cpu_s for each in workers) + sum(each.cpu_s for each in aggregators),
+            link_bytes=last.link_bytes + busiest,
+            compute_s=measure.percentile([each for worker in workers for each in worker.computed_s], 0.1),
         )
 
     def steps(self) -> RankSteps:
@@ -174,4 +201,5 @@ class RankTraining:
         iterations = self._replica.timeline.iterations[first:]
         ready = [iteration.ready[WHOLE] for iteration in iterations if iteration.ready]
         done = [iteration.end for iteration in iterations]
-        return Interval(began, before, after, ready, done, self._trainer.losses[first:])
+        computed = [each.ready[WHOLE] - each.begin for each in iterations if each.ready]
+        return Interval(began, before, after, ready, done, self._trainer.losses[first:], computed)

@@ -43,8 +43,8 @@ def test_a_failed_training_is_reported_and_the_others_are_kept(tmp_path: Path, m
     assert 2 * gradient < exact.last.wire_bytes / STEPS < 2.2 * gradient
     # To the aggregator go gradients; what comes back are weights of a byte each (and biases of four).
     assert 2.5 * gradient < aggregated.last.wire_bytes / STEPS < 2.8 * gradient
-    assert reported[0].startswith("transformer by nothing (1 of 3): ")
-    assert any(line.startswith("transformer by exact (2 of 3): step ") for line in reported)
+    assert reported[0].startswith("transformer by nothing, seed 7 (1 of 3): ")
+    assert any(line.startswith("transformer by exact, seed 7 (2 of 3): step ") for line in reported)
 
     monkeypatch.setattr(runs, "Cluster", None)
     again = runs.run(replace(plan, methods=("wa+adt:8", "exact")), results)

@@ -1,0 +1,231 @@
+"""docs/comparison.md and the advice that the package carries, both generated from docs/results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from softnic.experiments import kept, pages, torch_models
+from softnic.experiments.compare import advice, link_report
+from softnic.experiments.compare.advice import Advice, ModelSummary, is_ours
+from softnic.experiments.compare.check import CHECKED, StepTime
+from softnic.experiments.compare.plan import FULL, METHODS, PRESETS, TrainingJob
+from softnic.experiments.compare.results import TrainingResult, kept_trainings, kept_units
+from softnic.experiments.compare.summary import RATES, MethodSummary, summaries
+from softnic.experiments.plot import Curves, draw
+from softnic.experiments.report import milliseconds
+from softnic.units import rate_bps, text_rate
+
+RESULTS = Path("docs", "results")
+PAGE = Path("docs", "comparison.md")
+_ALLOWED_LOSS, _WANTED_RATIO = 0.002, 8.0
+"""Points and ratio that a method with error feedback is to reach on every model."""
+_DRAWN = (
+    "exact",
+    "fp16",
+    "powersgd:4",
+    "bounded:10",
+    "rht:4",
+    "feedback:rht:3",
+    "feedback:relative:-1",
+    "scalecom:0.01",
+)
+"""Methods in the plots."""
+
+
+def summarised(directory: Path, models: Iterable[str] = torch_models.NAMES) -> list[ModelSummary]:
+    """Return a summary for each model of which the directory has an exact training; all have one schedule.
+
+    Trainings of other schedules or data than the latest exact one are left out. Raises OSError, ValueError.
+    """
+    found = []
+    for model in models:
+        kept_pairs = kept_trainings(directory, model)
+        exact = [job for job, result in kept_pairs if job.method == "exact" and not result.diverged]
+        if exact:
+            found.append(_summary(exact[-1], [result for job, result in kept_pairs if _same(job, exact[-1])]))
+    return found
+
+
+def _same(job: TrainingJob, other: TrainingJob) -> bool:
+    """Return whether two jobs differ in method and seed at most."""
+    return (job.training, job.workers, job.data) == (other.training, other.workers, other.data)
+
+
+def _summary(job: TrainingJob, results: Sequence[TrainingResult]) -> ModelSummary:
+    exact = next(result for result in results if result.method == "exact")
+    text = torch_models.reads_text(job.model)
+    return ModelSummary(
+        model=job.model,
+        data=job.data or ("Python's language reference" if text else "scikit-learn's digits"),
+        parameters=torch_models.parameters(job.model),
+        compute_s=exact.last.compute_s,
+        workers=job.workers,
+        batch=job.training.batch,
+        steps=job.training.steps,
+        methods=summaries(results, job.model),
+    )
+
+
+def regions(directory: Path) -> dict[str, str]:
+    """Return the generated regions of docs/comparison.md, from the results of docs/results.
+
+    Raises OSError, ValueError; ImportError without torch.
+    """
+    models = summarised(directory)
+    return {
+        "compare-run": _run(models),
+        "compare-advice": _advice(models),
+        "compare-losses": _losses(models),
+        "compare-feedback": _feedback(models),
+        "compare-tables": "\n\n".join(map(_table, models)) or _NOTHING,
+        "compare-check": _check(directory / CHECKED),
+    }
+
+
+def rebuild(root: Path) -> list[Path]:
+    """Generate page, plots and advice of a checkout. Returns the files that were written.
+
+    Raises OSError, PageError, ValueError; ImportError without torch.
+    """
+    directory, page = root / RESULTS, root / PAGE
+    models = summarised(directory)
+    written = [page, root / "softnic" / "experiments" / "compare" / advice.PUBLISHED.name]
+    written[1].write_text(kept.text(kept.plain(advice.content(models))) + "\n", encoding="utf-8")
+    for summary in models:
+        path = directory / f"compare-{summary.model}.svg"
+        _draw(summary, directory, path)
+        written.append(path)
+    page.write_text(pages.rebuilt(page.read_text(encoding="utf-8"), regions(directory)), encoding="utf-8")
+    return written
+
+
+_NOTHING = "No results yet."
+
+
+def _run(models: Sequence[ModelSummary]) -> str:
+    """Return what has been run, of what the preset has."""
+    seeds = len(PRESETS["full"].seeds)
+    rows = []
+    for model, training in FULL.items():
+        summary = next((each for each in models if each.model == model), None)
+        done = [] if summary is None else [len(each.seeds) for each in summary.methods]
+        rows.append(
+            [
+                f"`{model}`",
+                "" if summary is None else summary.data,
+                f"{training.steps} steps of 4 x {training.batch}",
+                f"{sum(done)} of {len(METHODS) * seeds}",
+                f"{sum(count == seeds for count in done)} of {len(METHODS)}",
+            ]
+        )
+    return pages.table(["model", "data", "training", "trainings run", f"methods with {seeds} seeds"], rows)
+
+
+def _advice(models: Sequence[ModelSummary]) -> str:
+    rows = []
+    for summary in models:
+        for rate in RATES:
+            given = advice.advise(summary, rate_bps(rate))
+            rows.append([f"`{summary.model}`", text_rate(rate_bps(rate)), *_advised(given)])
+    headings = ["model", "links", "take", "s to the score", "seeds", "best of fp16, bf16, PowerSGD", "times as soon"]
+    return pages.table(headings, rows) if rows else _NOTHING
+
+
+def _advised(given: Advice) -> list[str]:
+    best, peer, ours = given.best, given.peer, given.ours
+    cells = [f"`{best.method.method}`", f"{best.seconds.mean:.1f}", str(len(best.seconds.values))]
+    if peer is None:
+        return [*cells, "never reach it", ""]
+    ahead = "" if ours is None else f"{peer.seconds.mean / ours.seconds.mean:.2f}"
+    return [*cells, f"`{peer.method.method}`, {peer.seconds.mean:.1f} s", ahead]
+
+
+def _losses(models: Sequence[ModelSummary]) -> str:
+    """Return where softnic's best method is later than the best of PyTorch's hooks, and what never gets there."""
+    lines = []
+    for summary in models:
+        for rate in RATES:
+            given = advice.advise(summary, rate_bps(rate))
+            if given.peer is not None and given.best is not given.ours:
+                ours = "none of softnic's reaches the score"
+                if given.ours is not None:
+                    times = given.ours.seconds.mean / given.best.seconds.mean
+                    ours = f"softnic's best, `{given.ours.method.method}`, takes {times:.2f} times as long"
+                where = f"`{summary.model}` at {text_rate(rate_bps(rate))}"
+                lines.append(f"- {where}: `{given.best.method.method}` is first; {ours}.")
+        late = [each for each in summary.methods if is_ours(each) and each.reached < len(each.seeds)]
+        if late:
+            names = ", ".join(f"`{each.method}` ({each.reached} of {len(each.seeds)})" for each in late)
+            lines.append(f"- `{summary.model}`: these do not reach the score with every seed (seeds that do): {names}.")
+    return "\n".join(lines) or _NOTHING
+
+
+def _feedback(models: Sequence[ModelSummary]) -> str:
+    """Return the best method with error feedback of each model, beside what is wanted of it."""
+    rows = []
+    for summary in models:
+        known = [each for each in summary.methods if each.method.startswith("feedback:") and each.change is not None]
+        if known:
+            rows.append(_feedback_row(summary, known))
+    headings = ["model", "method", "change", "ratio", "seeds", "within 0.2 points at a ratio over 8"]
+    return pages.table(headings, rows) if rows else _NOTHING
+
+
+def _feedback_row(summary: ModelSummary, known: Sequence[MethodSummary]) -> list[str]:
+    wide = [each for each in known if each.ratio > _WANTED_RATIO] or known
+    text = torch_models.reads_text(summary.model)
+
+    def lost(each: MethodSummary) -> float:
+        mean = each.change.mean if each.change is not None else float("nan")
+        return mean if text else -mean
+
+    best = min(wide, key=lost)
+    reached = best.ratio > _WANTED_RATIO and lost(best) <= (0.01 if text else _ALLOWED_LOSS)
+    cells = [f"`{summary.model}`", f"`{best.method}`", advice.change(summary.model, best.change) if best.change else ""]
+    return [*cells, f"{best.ratio:.1f}", str(len(best.seeds)), "yes" if reached else "no"]
+
+
+def _table(summary: ModelSummary) -> str:
+    title = (
+        f"**{summary.model}, {summary.steps} steps of {summary.workers} x {summary.batch} samples of {summary.data}**"
+    )
+    shown = link_report.columns(summary.model, RATES)
+    rows = [[each.text(row) for each in shown] for row in link_report.rows(summary.methods)]
+    table = pages.table([each.heading for each in shown], rows)
+    return f"{title}\n\n{table}\n\n![{summary.model}](results/compare-{summary.model}.svg)"
+
+
+def _check(path: Path) -> str:
+    found = [StepTime(**unit["value"]) for unit in kept_units(path)]
+    if not found:
+        return _NOTHING
+    rows = [
+        [
+            f"`{each.model}`",
+            f"`{each.method}`",
+            text_rate(rate_bps(each.rate)),
+            *map(milliseconds, (each.measured_s, each.computed_s, each.cores_s)),
+            f"{each.ratio:.2f}",
+        ]
+        for each in found
+    ]
+    headings = ["model", "method", "links", "measured ms", "computed ms", "CPU / cores, ms", "measured / larger"]
+    return pages.table(headings, rows)
+
+
+def _draw(summary: ModelSummary, directory: Path, path: Path) -> None:
+    """Draw the score over computed time at two rates, of the first seed's trainings."""
+    exact = summary.of("exact")
+    results = [result for _job, result in kept_trainings(directory, summary.model) if result.seed == exact.seeds[0]]
+    shown = {result.method: result for result in results if result.method in _DRAWN and not result.diverged}
+    unit = "bits per character" if torch_models.reads_text(summary.model) else "accuracy on the test set"
+    charts = []
+    for rate in ("1gbit", "100mbit"):
+        bps = rate_bps(rate)
+        curves = {
+            method: [(look.host_s + 8 * look.link_bytes / bps, look.score) for look in result.evaluations]
+            for method, result in shown.items()
+        }
+        charts.append(Curves(f"links of {text_rate(bps)}", "seconds", unit, curves, log=True))
+    draw(summary.model, charts, path, common_legend=True)

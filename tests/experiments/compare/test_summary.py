@@ -1,0 +1,178 @@
+"""Summaries of trainings over seeds, computed times over links, and the advice from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.facades.compare import Evaluation, TrainingResult, advice, link_report, page, plan, summary
+
+
+def training(
+    method: str, scores: tuple[float, ...], host_s: float, link_bytes: int, seed: int = 7, model: str = "hdc"
+) -> TrainingResult:
+    """Return a training of ten steps an evaluation, each of which costs the same."""
+    looks = tuple(
+        Evaluation(
+            step=10 * number,
+            epoch=number / 2,
+            loss=1 / number,
+            score=score,
+            wire_bytes=4 * link_bytes * number,
+            train_s=number,
+            exchange_s=number / 2,
+            cpu_s=8 * host_s * number,
+            host_s=host_s * number,
+            link_bytes=link_bytes * number,
+            compute_s=0.01,
+        )
+        for number, score in enumerate(scores, 1)
+    )
+    return TrainingResult(model, method, looks, 1.0, seed)
+
+
+EXACT = training("exact", (0.5, 0.9), 1.0, 80_000_000)
+FP16 = training("fp16", (0.5, 0.9), 1.0, 40_000_000)
+SMALL = training("rht:4", (0.5, 0.9), 2.0, 10_000_000)
+WORSE = training("scalecom:0.01", (0.5, 0.8), 1.0, 1_000_000)
+LOST = training("powersgd:1", (0.5, math.nan), 1.0, 1_000_000)
+ALL = [EXACT, FP16, SMALL, WORSE, LOST]
+MODEL = advice.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, summary.summaries(ALL, "hdc"))
+
+
+def test_the_cost_until_the_score_is_linear_between_evaluations() -> None:
+    cost = summary.cost_to_score(SMALL, 0.705)
+    assert cost is not None
+    assert (cost.steps, cost.host_s, cost.link_bytes) == pytest.approx((15.0, 3.0, 15_000_000))
+    assert cost.seconds(1e8) == pytest.approx(3.0 + 1.2)
+    assert cost.seconds(math.inf) == pytest.approx(3.0)
+    assert summary.cost_to_score(SMALL, 0.91) is None
+    first = summary.cost_to_score(SMALL, 0.3)
+    assert first is not None
+    assert first.steps == 10
+
+
+def test_fewer_bits_per_character_are_better() -> None:
+    text = training("exact", (3.0, 2.0), 1.0, 1, model="transformer")
+    cost = summary.cost_to_score(text, 2.49)
+    assert cost is not None
+    assert cost.steps == pytest.approx(15.0)
+    assert summary.cost_to_score(text, 1.98) is None
+
+
+def test_a_summary_has_all_seeds_of_a_method_beside_their_exact_trainings() -> None:
+    seeds = [
+        EXACT,
+        replace(EXACT, seed=8),
+        training("exact", (0.5, math.nan), 1.0, 1, seed=9),
+        SMALL,
+        training("rht:4", (0.5, 0.88), 2.0, 10_000_000, seed=8),
+        replace(SMALL, seed=9),
+    ]
+    exact, small = summary.summaries(seeds, "hdc")
+    assert exact.seeds == small.seeds == (7, 8)
+    assert small.score is not None
+    assert small.change is not None
+    assert small.score.mean == pytest.approx(0.89)
+    assert small.change.values == pytest.approx([0.0, -0.02])
+    assert (small.ratio, small.last_ratio) == (8.0, 8.0)
+    assert small.reached == 1
+    assert small.seconds_to_score(1e9) is None
+    assert small.step_seconds(1e8) == pytest.approx(0.2 + 0.08)
+    assert summary.summaries([SMALL], "hdc") == []
+
+
+def test_a_diverged_training_has_no_score_and_is_not_chosen() -> None:
+    lost = MODEL.of("powersgd:1")
+    assert (lost.score, lost.change, lost.reached) == (None, None, 0)
+    for rate in (1e7, 1e10):
+        assert {choice.method.method for choice in advice.advise(MODEL, rate).choices} == {"exact", "fp16", "rht:4"}
+
+
+@pytest.mark.parametrize(("rate", "best", "share"), [(1e8, "rht:4", 0.86), (1e10, "fp16", 0.06)])
+def test_the_soonest_method_is_advised(rate: float, best: str, share: float) -> None:
+    given = advice.advise(MODEL, rate)
+    assert given.best.method.method == best
+    assert given.peer is not None
+    assert given.ours is not None
+    assert (given.peer.method.method, given.ours.method.method) == ("fp16", "rht:4")
+    assert given.link_share == pytest.approx(share, abs=0.01)
+
+
+def test_advice_says_why_and_where_softnic_loses() -> None:
+    slow, fast = (" ".join(advice.text(advice.advise(MODEL, rate))) for rate in (1e8, 1e10))
+    assert slow.startswith("hdc over 100 Mbit/s: take rht:4 - 5.6 s (1 seed) until the exact training's accuracy")
+    assert "1.50 times as soon as fp16" in slow
+    assert "the link is the limit: it takes 86 % of an exact step" in slow
+    assert "sends 8.0 times fewer bytes than exact" in slow
+    assert "at the end: 90.00 %, +0.00 points against exact" in slow
+    assert "hdc over 10 Gbit/s: take fp16" in fast
+    assert "softnic's best here, rht:4, takes 1.95 times as long" in fast
+    assert "the hosts are the limit: the link takes 6 %" in fast
+
+
+def test_summaries_survive_json(tmp_path: Path) -> None:
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps(advice.content([MODEL])))
+    assert advice.load(path) == [MODEL]
+    path.write_text("{}")
+    with pytest.raises(advice.AdviceError, match="has no summaries"):
+        advice.load(path)
+
+
+def test_the_nearest_model_is_scaled_to_the_size_asked_for() -> None:
+    slow = replace(MODEL, model="slow", compute_s=1.0)
+    large = replace(MODEL, model="large", parameters=100_000_000)
+    models = [MODEL, slow, large]
+    assert advice.nearest(models, 50_000_000, None).model == "large"
+    assert advice.nearest(models, 2_000_000, 2.0).model == "slow"
+    assert advice.nearest(models, 2_000_000, 0.02).model == "hdc"
+    with pytest.raises(advice.AdviceError, match="no results of any model"):
+        advice.nearest([], 1, None)
+    scaled = advice.scaled(MODEL, 2_000_000, 0.05).of("rht:4")
+    (cost,) = scaled.whole
+    # Of 4 s for 20 steps, 0.2 are computation.
+    assert (cost.steps, cost.host_s, cost.link_bytes) == pytest.approx((20, 2 * 3.8 + 20 * 0.05, 40_000_000))
+    assert scaled.reached == 1
+    with pytest.raises(advice.AdviceError, match=r"no results of vgg .*--parameters"):
+        advice.find(models, "vgg")
+
+
+def test_the_table_compares_with_the_best_of_torchs_hooks() -> None:
+    rows = {row.method: row for row in link_report.rows(MODEL.methods, ("100mbit",))}
+    assert rows["rht:4"].times_peer["100mbit"] == pytest.approx(1.5, abs=0.01)
+    assert rows["fp16"].times_peer["100mbit"] == 1.0
+    assert rows["scalecom:0.01"].seconds["100mbit"] is None
+    cells = {row.method: [each.text(row) for each in link_report.columns("hdc", ("100mbit",))] for row in rows.values()}
+    assert cells["rht:4"] == ["rht:4", "90.00 %", "+0.00 points", "8.0", "8.0", "1 of 1", "5.6 s (1.50)"]
+    assert cells["scalecom:0.01"] == ["scalecom:0.01", "80.00 %", "-10.00 points", "80.0", "80.0", "0 of 1", ""]
+    assert cells["powersgd:1"][1:3] == ["diverged", ""]
+
+
+def test_the_published_summaries_can_be_read() -> None:
+    for found in advice.load(advice.PUBLISHED):
+        assert found.of(summary.REFERENCE).reached == len(found.of(summary.REFERENCE).seeds)
+
+
+def test_the_page_is_generated_from_the_published_results() -> None:
+    needs.module("torch")
+    root = Path(__file__).parents[3]
+    text = (root / page.PAGE).read_text(encoding="utf-8")
+    for name, made in page.regions(root / page.RESULTS).items():
+        assert f"<!-- results: {name} -->\n\n{made.strip()}\n\n<!-- end -->" in text
+    assert [each.model for each in advice.load(advice.PUBLISHED)] == [
+        each.model for each in page.summarised(root / page.RESULTS)
+    ]
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    needs.module("torch")
+    made = page.regions(tmp_path)
+    total = len(plan.METHODS) * 3
+    assert made["compare-run"].count(f"0 of {total}") == len(plan.FULL)
+    assert made["compare-advice"] == made["compare-tables"] == "No results yet."
