@@ -40,27 +40,20 @@ static void join(int bits, uint8_t *words, unsigned count, const uint8_t *symbol
     }
 }
 
-/* Returns the base: the symbol for which it and the two below it are most frequent among the first SN_EXACT_SEEN, the
-   largest of several. */
+static unsigned count_of(const void *counts, uint8_t symbol)
+{
+    return ((const uint16_t *)counts)[symbol];
+}
+
 static uint8_t base_of(const uint8_t *symbols, unsigned elements)
 {
-    unsigned counts[256 + SN_EXACT_BASES + 2] = {0}, most = 0, greatest = 0;
+    uint16_t counts[256] = {0};
+    uint8_t greatest = 0;
     for (unsigned i = 0; i < elements; i++) {
         counts[symbols[i]]++;
         greatest = greatest > symbols[i] ? greatest : symbols[i];
     }
-    if (greatest == SN_EXACT_AS_IT_IS)
-        greatest--;
-    unsigned base = greatest;
-    for (unsigned candidate = greatest, left = SN_EXACT_BASES; left; left--, candidate = (candidate - 1) & 0xff) {
-        const unsigned found =
-            counts[candidate] + counts[(candidate - 1) & 0xff] + counts[(candidate - 2) & 0xff];
-        if (found > most && candidate != SN_EXACT_AS_IT_IS) {
-            most = found;
-            base = candidate;
-        }
-    }
-    return (uint8_t)base;
+    return sn_exact_base(count_of, counts, greatest);
 }
 
 /* Returns the second code of a symbol that is not among the three. */

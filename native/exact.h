@@ -31,6 +31,31 @@ typedef const uint8_t *sn_exact_block_decoder(const uint8_t *in, const uint8_t *
 uint8_t *sn_exact_put(uint8_t *out, int bits, const uint8_t *words, unsigned count);
 const uint8_t *sn_exact_take(const uint8_t *in, const uint8_t *end, int bits, uint8_t *words, unsigned count);
 
+/* Returns how many of the symbols that the base is chosen by are this one. */
+typedef unsigned sn_exact_counter(const void *seen, uint8_t symbol);
+
+/* Returns the base: the symbol for which it and the two below it are most frequent among those seen, the largest of
+   several. It is one of SN_EXACT_BASES from the largest symbol down. */
+static SN_INLINE uint8_t sn_exact_base(sn_exact_counter *count_of, const void *seen, unsigned greatest)
+{
+    if (greatest == SN_EXACT_AS_IT_IS)
+        greatest--;
+    uint8_t base = (uint8_t)greatest;
+    unsigned best = 0, left = SN_EXACT_SEEN;
+    unsigned one = count_of(seen, base), two = count_of(seen, (uint8_t)(greatest - 1));
+    for (unsigned i = 0; i < SN_EXACT_BASES && left > best; i++) { /* no later candidate has more than what is left */
+        const unsigned three = count_of(seen, (uint8_t)(greatest - i - 2)), found = one + two + three;
+        if (found > best && (uint8_t)(greatest - i) != SN_EXACT_AS_IT_IS) {
+            best = found;
+            base = (uint8_t)(greatest - i);
+        }
+        left -= one;
+        one = two;
+        two = three;
+    }
+    return base;
+}
+
 /* Ends a block whose encoding is `out` to `at`: with the words as they are if it is not shorter. */
 static inline uint8_t *sn_exact_shorter(uint8_t *out, uint8_t *at, const uint8_t *words, unsigned count)
 {

@@ -104,33 +104,13 @@ SN_INLINE_AVX512 uint8_t greatest_of(const symbols *from)
     return (uint8_t)_mm_cvtsi128_si32(lanes);
 }
 
-SN_INLINE_AVX512 unsigned count_of(const symbols *from, uint8_t symbol)
+SN_INLINE_AVX512 unsigned count_of(const void *seen, uint8_t symbol)
 {
+    const symbols *const from = seen;
     unsigned found = 0;
     for (unsigned v = 0; v < SN_EXACT_SEEN / LANES; v++)
         found += ones(_mm512_cmpeq_epi8_mask(from->of[v], set(symbol)));
     return found;
-}
-
-/* base_of in exact.c. */
-SN_INLINE_AVX512 uint8_t base_of(const symbols *from)
-{
-    unsigned greatest = greatest_of(from), best = 0, left = SN_EXACT_SEEN;
-    if (greatest == SN_EXACT_AS_IT_IS)
-        greatest--;
-    uint8_t base = (uint8_t)greatest;
-    unsigned one = count_of(from, base), two = count_of(from, (uint8_t)(greatest - 1));
-    for (unsigned i = 0; i < SN_EXACT_BASES && left > best; i++) { /* no later candidate has more than what is left */
-        const unsigned three = count_of(from, (uint8_t)(greatest - i - 2)), found = one + two + three;
-        if (found > best && (uint8_t)(greatest - i) != SN_EXACT_AS_IT_IS) {
-            best = found;
-            base = (uint8_t)(greatest - i);
-        }
-        left -= one;
-        one = two;
-        two = three;
-    }
-    return base;
 }
 
 SN_INLINE_AVX512 uint8_t *put_whole(uint8_t *out, int bits, const uint8_t *words)
@@ -139,7 +119,7 @@ SN_INLINE_AVX512 uint8_t *put_whole(uint8_t *out, int bits, const uint8_t *words
     const unsigned vectors = bits == 32 ? MOST_VECTORS / 2 : MOST_VECTORS, plane = 8 * vectors;
     uint8_t below[3 * SN_EXACT_BLOCK_WORDS + 64], others[ROOM];
     const symbols from = split(bits, words, below);
-    const uint8_t base = base_of(&from);
+    const uint8_t base = sn_exact_base(count_of, &from, greatest_of(&from));
     unsigned escaped = 0;
     uint8_t *at = out;
     *at++ = base;

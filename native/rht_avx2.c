@@ -203,28 +203,16 @@ SN_INLINE_AVX2 void pack(uint8_t *out, const __m256i *codes, int b)
     sn_store64(out + 3 * b, (uint64_t)_mm256_extract_epi64(eights, 3));
 }
 
-SN_INLINE_AVX2 uint8_t *put(uint8_t *out, int b, const uint8_t *words)
+SN_INLINE_AVX2 void put_codes(uint8_t *out, int b, const block *x, float s)
 {
-    block x;
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT) {
-        uint8_t copy[SN_RHT_BLOCK_BYTES]; /* an application may change the words meanwhile */
-        memcpy(copy, words, sizeof copy);
-        return sn_rht_put(out, b, copy, SN_RHT_BLOCK_WORDS);
-    }
-    sn_store16(out, (uint16_t)scale);
-    out += SN_RHT_SCALE_BYTES;
-    if (scale == SN_RHT_ZERO)
-        return out;
-    const search by = search_of(b, sn_float_of(scale << 16));
+    const search by = search_of(b, s);
     for (unsigned i = 0; i < REGISTERS; i += 4, out += 4 * b) {
         __m256i codes[4];
         SN_FOUR
         for (unsigned j = 0; j < 4; j++)
-            codes[j] = codes_of(x.of[i + j], &by, b);
+            codes[j] = codes_of(x->of[i + j], &by, b);
         pack(out, codes, b);
     }
-    return out;
 }
 
 /* Returns eight codes; touches 8 bytes. */
@@ -241,10 +229,16 @@ SN_INLINE_AVX2 __m256i unpacked(const uint8_t *in, int b)
     return _mm256_and_si256(_mm256_srlv_epi32(lanes, _mm256_setr_epi32(0, b, 2 * b, 3 * b, 0, b, 2 * b, 3 * b)), mask);
 }
 
-SN_INLINE_AVX2 void take_codes(const uint8_t *in, int b, float s, uint8_t *words)
+SN_INLINE_AVX2 void take_codes(const uint8_t *in, const uint8_t *end, int b, float s, uint8_t *words)
 {
+    enum { MOST = SN_RHT_BLOCK_WORDS * 6 / 8, BEHIND = 8 };
     const levels from = levels_of(b, s);
+    uint8_t copy[MOST + BEHIND];
     block x;
+    if (end - in < 16 * b + BEHIND) {
+        memset(copy + 16 * b, 0, BEHIND);
+        in = memcpy(copy, in, (size_t)(16 * b));
+    }
     for (unsigned i = 0; i < REGISTERS; i += 4) {
         SN_FOUR
         for (unsigned j = 0; j < 4; j++)
@@ -254,44 +248,17 @@ SN_INLINE_AVX2 void take_codes(const uint8_t *in, int b, float s, uint8_t *words
     store_words(&x, words);
 }
 
-/* Decodes a block between the smallest scale and the largest that does not overflow; others are rare. */
-SN_INLINE_AVX2 const uint8_t *take(const uint8_t *in, const uint8_t *end, int b, uint8_t *words)
+SN_INLINE_AVX2 void round_codes(int b, block *x, float s, uint8_t *words)
 {
-    enum { MOST = SN_RHT_BLOCK_WORDS * 6 / 8, BEHIND = 8 };
-    const ptrdiff_t size = 16 * b, left = end - in - SN_RHT_SCALE_BYTES;
-    const uint32_t scale = left < size ? SN_RHT_ZERO : sn_load16(in);
-    if (scale == SN_RHT_ZERO || scale >= SN_RHT_SAFE_SCALE)
-        return sn_rht_take(in, end, b, words, SN_RHT_BLOCK_WORDS);
-    const float s = sn_float_of(scale << 16);
-    in += SN_RHT_SCALE_BYTES;
-    if (left >= size + BEHIND) {
-        take_codes(in, b, s, words);
-    } else {
-        uint8_t copy[MOST + BEHIND] = {0};
-        memcpy(copy, in, (size_t)size);
-        take_codes(copy, b, s, words);
-    }
-    return in + size;
-}
-
-SN_INLINE_AVX2 void round_words(int b, const uint8_t *words, uint8_t *out)
-{
-    block x;
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT || scale == SN_RHT_ZERO) {
-        memmove(out, words, SN_RHT_BLOCK_BYTES);
-        sn_rht_round(b, out, SN_RHT_BLOCK_WORDS);
-        return;
-    }
-    const search by = search_of(b, sn_float_of(scale << 16));
-    const levels from = levels_of(b, sn_float_of(scale << 16));
+    const search by = search_of(b, s);
+    const levels from = levels_of(b, s);
     for (unsigned i = 0; i < REGISTERS; i += 4) {
         SN_FOUR
         for (unsigned j = 0; j < 4; j++)
-            x.of[i + j] = values_of(codes_of(x.of[i + j], &by, b), &from, b);
-        add_near(x.of + i);
+            x->of[i + j] = values_of(codes_of(x->of[i + j], &by, b), &from, b);
+        add_near(x->of + i);
     }
-    store_words(&x, out);
+    store_words(x, words);
 }
 
 #define SN_RHT_INLINE SN_INLINE_AVX2

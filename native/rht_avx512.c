@@ -169,67 +169,43 @@ SN_INLINE_AVX512 void pack(uint8_t *out, const __m512i *codes, int b)
     _mm512_storeu_si512(out, _mm512_maskz_compress_epi8(kept, eights));
 }
 
-SN_INLINE_AVX512 uint8_t *put(uint8_t *out, int b, const uint8_t *words)
+SN_INLINE_AVX512 void put_codes(uint8_t *out, int b, const block *x, float s)
 {
-    block x;
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT) {
-        uint8_t copy[SN_RHT_BLOCK_BYTES]; /* an application may change the words meanwhile */
-        memcpy(copy, words, sizeof copy);
-        return sn_rht_put(out, b, copy, SN_RHT_BLOCK_WORDS);
-    }
-    sn_store16(out, (uint16_t)scale);
-    out += SN_RHT_SCALE_BYTES;
-    if (scale == SN_RHT_ZERO)
-        return out;
-    const search by = search_of(b, sn_float_of(scale << 16));
+    const search by = search_of(b, s);
     __m512i codes[REGISTERS];
     SN_EIGHT
     for (unsigned i = 0; i < REGISTERS; i++)
-        codes[i] = codes_of(x.of[i], &by, b);
+        codes[i] = codes_of(x->of[i], &by, b);
     pack(out, codes, b);
     pack(out + 8 * b, codes + 4, b);
-    return out + 16 * b;
 }
 
-/* Decodes a block between the smallest scale and the largest that does not overflow; others are rare. */
-SN_INLINE_AVX512 const uint8_t *take(const uint8_t *in, const uint8_t *end, int b, uint8_t *words)
+SN_INLINE_AVX512 void take_codes(const uint8_t *in, const uint8_t *end, int b, float s, uint8_t *words)
 {
-    const uint32_t scale = end - in < SN_RHT_SCALE_BYTES + 16 * b ? SN_RHT_ZERO : sn_load16(in);
-    if (scale == SN_RHT_ZERO || scale >= SN_RHT_SAFE_SCALE)
-        return sn_rht_take(in, end, b, words, SN_RHT_BLOCK_WORDS);
-    const levels of = levels_of(b, sn_float_of(scale << 16));
+    const levels of = levels_of(b, s);
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i bit = _mm512_mullo_epi32(lane, _mm512_set1_epi32(b));
     const __m512i first = _mm512_mullo_epi32(_mm512_srli_epi32(bit, 3), _mm512_set1_epi32(0x01010101));
     const __m512i bytes = _mm512_add_epi32(first, _mm512_set1_epi32(0x03020100));
     const __m512i above = _mm512_and_si512(bit, _mm512_set1_epi32(7));
     block x;
-    in += SN_RHT_SCALE_BYTES;
+    (void)end;
     SN_EIGHT
     for (unsigned i = 0; i < REGISTERS; i++, in += 2 * b) {
         const __m512i row = _mm512_maskz_loadu_epi8((UINT64_C(1) << 2 * b) - 1, in);
         x.of[i] = values_of(_mm512_srlv_epi32(_mm512_permutexvar_epi8(bytes, row), above), of, b);
     }
     store_words(&x, words);
-    return in;
 }
 
-SN_INLINE_AVX512 void round_words(int b, const uint8_t *words, uint8_t *out)
+SN_INLINE_AVX512 void round_codes(int b, block *x, float s, uint8_t *words)
 {
-    block x;
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT || scale == SN_RHT_ZERO) {
-        memmove(out, words, SN_RHT_BLOCK_BYTES);
-        sn_rht_round(b, out, SN_RHT_BLOCK_WORDS);
-        return;
-    }
-    const search by = search_of(b, sn_float_of(scale << 16));
-    const levels of = levels_of(b, sn_float_of(scale << 16));
+    const search by = search_of(b, s);
+    const levels of = levels_of(b, s);
     SN_EIGHT
     for (unsigned i = 0; i < REGISTERS; i++)
-        x.of[i] = values_of(codes_of(x.of[i], &by, b), of, b);
-    store_words(&x, out);
+        x->of[i] = values_of(codes_of(x->of[i], &by, b), of, b);
+    store_words(x, words);
 }
 
 #define SN_RHT_INLINE SN_INLINE_AVX512

@@ -73,9 +73,8 @@ static SN_INLINE uint32_t load_coefficients(const uint8_t *words, block *b)
 }
 
 /* Computes the codes of a block's coefficients: index, and sign above it. */
-static SN_INLINE void quantise(const block *x, uint32_t scale, int b, uint8_t *codes)
+static SN_INLINE void quantise(const block *x, float s, int b, uint8_t *codes)
 {
-    const float s = sn_float_of(scale << 16);
     for (unsigned i = 0; i < REGISTERS; i += 4) {
         uint32x4_t code[4];
         for (unsigned j = 0; j < 4; j++)
@@ -92,10 +91,9 @@ static SN_INLINE void quantise(const block *x, uint32_t scale, int b, uint8_t *c
 }
 
 /* Computes the words of codes. */
-static SN_INLINE void restore(const uint8_t *codes, uint32_t scale, int b, uint8_t *words)
+static SN_INLINE void restore(const uint8_t *codes, float s, int b, uint8_t *words)
 {
     const int half = 1 << (b - 1);
-    const float s = sn_float_of(scale << 16);
     float values[2 * SN_RHT_MOST_LEVELS];
     block x;
     for (int i = 0; i < half; i++) {
@@ -112,48 +110,26 @@ static SN_INLINE void restore(const uint8_t *codes, uint32_t scale, int b, uint8
         vst1q_u8(words + 4 * LANES * i, vreinterpretq_u8_f32(flipped(vmulq_n_f32(x.of[i], 0x1p-4f), i)));
 }
 
-static SN_INLINE uint8_t *put(uint8_t *out, int b, const uint8_t *words)
+static SN_INLINE void put_codes(uint8_t *out, int b, const block *x, float s)
 {
-    block x;
     uint8_t codes[SN_RHT_BLOCK_WORDS];
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT) {
-        uint8_t copy[SN_RHT_BLOCK_BYTES]; /* an application may change the words meanwhile */
-        memcpy(copy, words, sizeof copy);
-        return sn_rht_put(out, b, copy, SN_RHT_BLOCK_WORDS);
-    }
-    sn_store16(out, (uint16_t)scale);
-    out += SN_RHT_SCALE_BYTES;
-    if (scale == SN_RHT_ZERO)
-        return out;
-    quantise(&x, scale, b, codes);
-    return sn_rht_pack(out, codes, SN_RHT_BLOCK_WORDS, b);
+    quantise(x, s, b, codes);
+    sn_rht_pack(out, codes, SN_RHT_BLOCK_WORDS, b);
 }
 
-/* Decodes a block between the smallest scale and the largest that does not overflow; others are rare. */
-static SN_INLINE const uint8_t *take(const uint8_t *in, const uint8_t *end, int b, uint8_t *words)
+static SN_INLINE void take_codes(const uint8_t *in, const uint8_t *end, int b, float s, uint8_t *words)
 {
-    const uint32_t scale = end - in < SN_RHT_SCALE_BYTES + 16 * b ? SN_RHT_ZERO : sn_load16(in);
-    if (scale == SN_RHT_ZERO || scale >= SN_RHT_SAFE_SCALE)
-        return sn_rht_take(in, end, b, words, SN_RHT_BLOCK_WORDS);
     uint8_t codes[SN_RHT_BLOCK_WORDS];
-    in = sn_rht_unpack(in + SN_RHT_SCALE_BYTES, codes, SN_RHT_BLOCK_WORDS, b);
-    restore(codes, scale, b, words);
-    return in;
+    (void)end;
+    sn_rht_unpack(in, codes, SN_RHT_BLOCK_WORDS, b);
+    restore(codes, s, b, words);
 }
 
-static SN_INLINE void round_words(int b, const uint8_t *words, uint8_t *out)
+static SN_INLINE void round_codes(int b, const block *x, float s, uint8_t *words)
 {
-    block x;
     uint8_t codes[SN_RHT_BLOCK_WORDS];
-    const uint32_t greatest = load_coefficients(words, &x), scale = sn_rht_scale(greatest);
-    if (greatest >= SN_RHT_HUGE_COEFFICIENT || scale == SN_RHT_ZERO) {
-        memmove(out, words, SN_RHT_BLOCK_BYTES);
-        sn_rht_round(b, out, SN_RHT_BLOCK_WORDS);
-        return;
-    }
-    quantise(&x, scale, b, codes);
-    restore(codes, scale, b, out);
+    quantise(x, s, b, codes);
+    restore(codes, s, b, words);
 }
 
 #define SN_RHT_INLINE static SN_INLINE
