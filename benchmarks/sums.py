@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import harness
-from benchmarks.schedules import execute
+from benchmarks import harness, schedules
+from benchmarks.schedules import SAME_BITS, ReductionCases, allreduced
 from softnic import codecs
-from softnic.collectives.schedule import ALGORITHMS, choose
+from softnic.collectives.schedule import choose
 from softnic.experiments.data import Floats
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], npt.NDArray[np.float64]]] = {
     "gaussian": lambda rng, count: rng.standard_normal(count),
@@ -37,16 +36,15 @@ SIZES = (1 << 12, 1 << 20, 1 << 24)
 
 
 @dataclass(frozen=True)
-class SumSettings:
-    codecs: tuple[str, ...] = (
-        "rht:3", "rht:4", "rht:5", "rht:6", "bounded:10", "bfp:7", "truncate:16", "mx:e4m3", "mx:e2m1"
-    )  # fmt: skip
-    algorithms: tuple[str, ...] = ALGORITHMS
-    ranks: tuple[int, ...] = (2, 4, 8, 16)
-    data: tuple[str, ...] = tuple(DISTRIBUTIONS)
-    count: int = 1 << 16
-    """Floats a rank."""
+class SumCases(ReductionCases):
     seed: int = 1
+
+
+CASES = SumCases(
+    ("rht:3", "rht:4", "rht:5", "rht:6", "bounded:10", "bfp:7", "truncate:16", "mx:e4m3", "mx:e2m1"),
+    (2, 4, 8, 16),
+    tuple(DISTRIBUTIONS),
+)
 
 
 @dataclass(frozen=True)
@@ -67,21 +65,18 @@ class SumRow:
         return self.of_sum / self.of_one
 
 
-def run(settings: SumSettings, progress: Progress) -> MeasurementReport[SumRow]:
+def run(cases: SumCases, progress: Progress) -> MeasurementReport[SumRow]:
     """Raises ValueError for names that are none, MeasurementError where ranks end with different bits."""
     rows: list[SumRow] = []
-    for name in settings.codecs:
-        for size in settings.ranks:
+    for name in cases.codecs:
+        for size in cases.ranks:
             progress(f"{name}, {size} ranks")
-            for data in settings.data:
-                rng = np.random.default_rng(settings.seed)
-                values = DISTRIBUTIONS[data](rng, settings.count * size) * SIGMA
-                words = values.astype(np.float32).reshape(size, settings.count)
-                rows += measured_rows(words, name, data, settings.algorithms)
-    title = f"Error of an all-reduce of {settings.count} floats a rank, in errors of one encoding"
-    return SumReport(
-        "sums", title, _columns(), rows, asdict(settings), ["All ranks ended with the same bits, in every row."]
-    )
+            for data in cases.data:
+                values = DISTRIBUTIONS[data](np.random.default_rng(cases.seed), cases.count * size) * SIGMA
+                words = values.astype(np.float32).reshape(size, cases.count)
+                rows += measured_rows(words, name, data, cases.algorithms)
+    title = f"Error of an all-reduce of {cases.count} floats a rank, in errors of one encoding"
+    return SumReport("sums", title, _columns(), rows, asdict(cases), [SAME_BITS])
 
 
 def measured_rows(words: Floats, name: str, data: str, algorithms: tuple[str, ...]) -> list[SumRow]:
@@ -92,10 +87,8 @@ def measured_rows(words: Floats, name: str, data: str, algorithms: tuple[str, ..
     chosen = {choose("allreduce", nbytes, size, name) for nbytes in SIZES}
     rows = []
     for algorithm in algorithms:
-        results = execute(list(words), algorithm, codec)
-        if any(result.tobytes() != results[0].tobytes() for result in results):
-            raise MeasurementError(f"{algorithm} with {name} and {size} ranks ended with different bits; this is a bug")
-        rows.append(SumRow(name, size, data, algorithm, of_one, _error(results[0], exact), algorithm in chosen))
+        of_sum = _error(allreduced(words, algorithm, name), exact)
+        rows.append(SumRow(name, size, data, algorithm, of_one, of_sum, algorithm in chosen))
     return rows
 
 
@@ -123,10 +116,7 @@ class SumReport(MeasurementReport[SumRow]):
         """Return one row per codec and number of ranks, with each algorithm's encodings by distribution."""
         algorithms = list(dict.fromkeys(row.algorithm for row in self.rows))
         lines = [f"| codec | ranks | {' | '.join(algorithms)} | chosen |", f"|---|---|{'---|' * len(algorithms)}---|"]
-        cases: dict[tuple[str, int], dict[str, list[SumRow]]] = defaultdict(lambda: defaultdict(list))
-        for row in self.rows:
-            cases[row.codec, row.ranks][row.algorithm].append(row)
-        for (codec, ranks), found in cases.items():
+        for (codec, ranks), found in schedules.by_case(self.rows).items():
             cells = [", ".join(figure(row.encodings, ".2f") for row in rows) for rows in found.values()]
             chosen = ", ".join(name for name, rows in found.items() if rows[0].chosen)
             lines.append(f"| {codec} | {ranks} | {' | '.join(cells)} | {chosen} |")
@@ -134,25 +124,12 @@ class SumReport(MeasurementReport[SumRow]):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    default = SumSettings()
-    parser.add_argument("--codec", action="append", help=f"may be repeated ({', '.join(default.codecs)})")
-    parser.add_argument("--algorithm", action="append", help=f"may be repeated ({', '.join(default.algorithms)})")
-    ranks = ", ".join(map(str, default.ranks))
-    parser.add_argument("--ranks", type=int, action="append", help=f"may be repeated ({ranks})")
-    parser.add_argument("--data", action="append", choices=default.data, help="may be repeated (all)")
-    parser.add_argument("--count", type=int, default=default.count, help=f"floats a rank ({default.count})")
+    schedules.add_options(parser, CASES)
+    parser.add_argument("--data", action="append", choices=CASES.data, help="may be repeated (all)")
 
 
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[SumRow]]:
-    default = SumSettings()
-    settings = SumSettings(
-        tuple(given.codec or default.codecs),
-        tuple(given.algorithm or default.algorithms),
-        tuple(given.ranks or default.ranks),
-        tuple(given.data or default.data),
-        given.count,
-    )
-    return [run(settings, progress)]
+    return [run(schedules.cases_of(given, CASES), progress)]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 /* Codec 7: OCP Microscaling Formats (MX) v1.0. Blocks of 32 words share a scale, a power of two, and each word is a float
    of 8, 6 or 4 bits times that. The largest magnitude of a block, less than twice the largest power of two of the
    element type times the scale, stays in its binade when it is rounded, because elements saturate: a second encoding
-   finds the same scale and the same elements. All bodies of so many words are of one size. */
+   finds the same scale and the same elements. The size of a body depends on its number of words alone. */
 #ifndef SOFTNIC_MX_H
 #define SOFTNIC_MX_H
 #include <stddef.h>

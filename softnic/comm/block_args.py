@@ -29,6 +29,10 @@ class BlockParts(NamedTuple):
     def dtype(self) -> np.dtype[Any]:
         return self.arrays[0].dtype
 
+    def of_others(self, rank: int) -> dict[int, Array]:
+        """Return the blocks of all ranks but this one."""
+        return {each: array for each, array in enumerate(self.arrays) if each != rank}
+
     def as_bytes(self) -> BlockParts:
         return BlockParts([array.view(_BYTES) for array in self.arrays], self.buffers)
 
@@ -56,19 +60,14 @@ def gather(
     """`receive` is ignored at ranks other than the root, which may be in place. `vector`: as Gatherv."""
     root = buffers.rank_in(root, size, "root")
     if rank != root:
-        source = buffers.message(send, what=SEND).array
-        counts = tuple(source.size if each == rank else 0 for each in range(size))
-        return BlockArgs("gather", "direct", source.dtype, counts, {rank: source}, {}, root=root, options=options)
-    parts = parts_of(receive, size, vector, RECEIVE, writable=True)
-    local: list[tuple[Array, Array]] = []
+        own = buffers.message(send, what=SEND).array
+        return BlockArgs("gather", "direct", own.dtype, *_moved(size, {rank: own}, {}), root=root, options=options)
+    parts, local = parts_of(receive, size, vector, RECEIVE, writable=True), []
     if not buffers.is_in_place(send):
         own, parts = _alike(buffers.message(send, what=SEND).array, parts)
         local = [_fitting(own, parts.arrays[rank])]
-    counts = tuple(0 if each == rank else array.size for each, array in enumerate(parts.arrays))
-    results = {each: array for each, array in enumerate(parts.arrays) if each != rank}
-    return BlockArgs(
-        "gather", "direct", parts.dtype, counts, {}, results, local, parts.buffers, root=root, options=options
-    )
+    moved = _moved(size, {}, parts.of_others(rank))
+    return BlockArgs("gather", "direct", parts.dtype, *moved, local, parts.buffers, root=root, options=options)
 
 
 def scatter(
@@ -85,23 +84,23 @@ def scatter(
     root = buffers.rank_in(root, size, "root")
     if rank != root:
         buffer = buffers.message(receive, writable=True, what=RECEIVE)
-        counts = tuple(buffer.array.size if each == rank else 0 for each in range(size))
-        results = {rank: buffer.array}
-        return BlockArgs(
-            "scatter", "direct", buffer.array.dtype, counts, {}, results, (), (buffer,), root=root, options=options
-        )
-    parts = parts_of(send, size, vector, SEND)
-    local: list[tuple[Array, Array]] = []
-    written: list[MessageBuffer] = []
+        moved, own = _moved(size, {}, {rank: buffer.array}), buffer.array
+        return BlockArgs("scatter", "direct", own.dtype, *moved, (), (buffer,), root=root, options=options)
+    parts, local, written = parts_of(send, size, vector, SEND), [], []
     if not buffers.is_in_place(receive):
         written = [buffers.message(receive, writable=True, what=RECEIVE)]
         own, parts = _alike(written[0].array, parts)
         local = [_fitting(parts.arrays[rank], own)]
-    counts = tuple(0 if each == rank else array.size for each, array in enumerate(parts.arrays))
-    contributions = {each: array for each, array in enumerate(parts.arrays) if each != rank}
-    return BlockArgs(
-        "scatter", "direct", parts.dtype, counts, contributions, {}, local, written, root=root, options=options
-    )
+    moved = _moved(size, parts.of_others(rank), {})
+    return BlockArgs("scatter", "direct", parts.dtype, *moved, local, written, root=root, options=options)
+
+
+def _moved(
+    count: int, sent: dict[int, Array], received: dict[int, Array]
+) -> tuple[tuple[int, ...], dict[int, Array], dict[int, Array]]:
+    """Return the elements of each block, 0 where none moves, and both arguments."""
+    blocks = sent | received
+    return tuple(blocks[block].size if block in blocks else 0 for block in range(count)), sent, received
 
 
 def allgatherv(size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT) -> BlockArgs:
@@ -141,22 +140,11 @@ def alltoallw(size: int, rank: int, send: Any, receive: Any) -> BlockArgs:
 
 
 def _exchange(size: int, rank: int, sent: BlockParts, received: BlockParts, options: CompressionOptions) -> BlockArgs:
-    others = [each for each in range(size) if each != rank]
     in_place = sent.buffers is received.buffers
     local = [] if in_place else [_fitting(sent.arrays[rank], received.arrays[rank])]
-    counts = [0 if each == rank else array.size for each, array in enumerate(sent.arrays)]
-    counts += [0 if each == rank else array.size for each, array in enumerate(received.arrays)]
-    return BlockArgs(
-        "alltoall",
-        "direct",
-        received.dtype,
-        tuple(counts),
-        {each: sent.arrays[each] for each in others},
-        {size + each: received.arrays[each] for each in others},
-        local,
-        received.buffers,
-        options=options,
-    )
+    received_blocks = {size + each: array for each, array in received.of_others(rank).items()}
+    moved = _moved(2 * size, sent.of_others(rank), received_blocks)
+    return BlockArgs("alltoall", "direct", received.dtype, *moved, local, received.buffers, options=options)
 
 
 def _alike(array: Array, parts: BlockParts) -> tuple[Array, BlockParts]:

@@ -93,7 +93,7 @@ class Nic:
         self.take_run: Callable[[Any, CData, memoryview, float], bool] = _no_fast_path
         """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
         self.take_runs: Callable[[int, int, float], int] = lambda first, _count, _now: first
-        """Takes runs of the batch in `rx` from an index on, of so many; returns the index of the first one left."""
+        """Takes the runs of the batch in `rx` from `first` to `count`; returns the index of the first one left."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
         self._unfinished: tuple[Frames, Iterable[Run], int, bool] | None = None

@@ -110,7 +110,7 @@ def outcome_of(test: unittest.TestCase) -> Outcome:
 
 
 def rank_main(directory: Path, only: str, commands: int, results: int) -> None:
-    """One rank: runs the tests that it is told to by their numbers, and writes a line about each."""
+    """Run tests as one rank: those whose numbers are read, one a line. Writes a line of results for each."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         if running:

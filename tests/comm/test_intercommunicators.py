@@ -17,7 +17,7 @@ SIZE = 5
 
 
 def of_two_groups(program: Callable[[Any, bool], Any]) -> list[Any]:
-    """What a program gives on each rank of a communicator of two groups; it is told whether it is in the first."""
+    """Run `program(intercommunicator, whether this rank is in the first group)` on each rank; return the results."""
 
     def on_rank(comm: Communicator) -> Any:
         first = comm.rank < 2
