@@ -1,0 +1,66 @@
+"""The page of published comparisons, generated from kept results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests import needs
+from tests.experiments.compare.test_summary import EXACT, FP16, SMALL, WORSE, training
+from tests.facades.compare import TrainingResult, TrainingResults, advice, page, plan
+
+torch = needs.module("torch")
+
+TIMES = "| `hdc` | 100 Mbit/s | `rht:4` | 5.6 | 1 | `fp16`, 8.3 s | 1.50 |"
+FEEDBACK = training("feedback:rht:3", (0.5, 0.899), 9.0, 9_000_000)
+
+
+def keep(directory: Path, *results: TrainingResult) -> None:
+    kept = TrainingResults(directory, {})
+    for result in results:
+        (job,) = plan.ComparisonPlan((result.method,), {"hdc": plan.FULL["hdc"]}, seeds=(result.seed,)).jobs()
+        kept.keep(job, result)
+
+
+def test_regions_say_what_to_take_and_where_softnic_loses(tmp_path: Path) -> None:
+    keep(tmp_path, EXACT, FP16, SMALL, WORSE, FEEDBACK)
+    made = page.regions(tmp_path)
+    assert "| `hdc` | scikit-learn's digits | 1500 steps of 4 x 25 | 5 of 72 | 0 of 24 |" in made["compare-run"]
+    assert TIMES in made["compare-advice"]
+    lost = made["compare-losses"].splitlines()
+    assert lost[0] == "- `hdc` at 10 Gbit/s: `fp16` is first; softnic's best, `rht:4`, takes 1.95 times as long."
+    assert lost[-1].endswith("(seeds that do): `scalecom:0.01` (0 of 1).")
+    assert not any("100 Mbit/s" in line for line in lost)
+    assert "| `hdc` | `feedback:rht:3` | -0.10 points | 8.9 | 1 | yes |" in made["compare-feedback"]
+    assert "| rht:4 | 90.00 % | +0.00 points | 8.0 | 8.0 | 1 of 1 |" in made["compare-tables"]
+
+
+def test_results_of_another_schedule_are_left_out(tmp_path: Path) -> None:
+    keep(tmp_path, EXACT, SMALL)
+    kept = TrainingResults(tmp_path, {})
+    shorter = plan.ComparisonPlan(("bfp:7",), {"hdc": plan.SHORT["hdc"]}).jobs()[0]
+    kept.keep(shorter, replace(SMALL, method="bfp:7"))
+    (summary,) = page.summarised(tmp_path)
+    assert [each.method for each in summary.methods] == ["exact", "rht:4"]
+    assert (summary.parameters, summary.steps, summary.workers) == (1_149_010, 1500, 4)
+
+
+def test_a_checkout_is_rebuilt(tmp_path: Path) -> None:
+    needs.module("matplotlib")
+    results = tmp_path / page.RESULTS
+    results.mkdir(parents=True)
+    keep(results, EXACT, FP16, SMALL)
+    (tmp_path / "softnic" / "experiments" / "compare").mkdir(parents=True)
+    marks = "\n".join(f"<!-- results: {name} -->\n<!-- end -->" for name in page.regions(results))
+    (tmp_path / page.PAGE).write_text(f"# Title\n{marks}\n")
+    written = page.rebuild(tmp_path)
+    assert {path.name for path in written} == {"comparison.md", "advice.json", "compare-hdc.svg"}
+    text = (tmp_path / page.PAGE).read_text()
+    assert text.startswith("# Title\n")
+    assert TIMES in text
+    assert "results/compare-hdc.svg" in text
+    assert (results / "compare-hdc.svg").read_text().rstrip().endswith("</svg>")
+    (found,) = advice.load(tmp_path / "softnic" / "experiments" / "compare" / "advice.json")
+    assert found == page.summarised(results)[0]
+    page.rebuild(tmp_path)
+    assert (tmp_path / page.PAGE).read_text() == text
