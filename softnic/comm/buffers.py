@@ -123,17 +123,26 @@ def operation(op: Any, array: Array | None = None) -> Op:
 
 def rank_in(rank: Any, size: int, what: str) -> int:
     """Return `root`, `dest` or `source` as a rank. Raises ValueError."""
-    if not isinstance(rank, (int, np.integer)) or not 0 <= rank < size:
+    whole = _whole(rank)
+    if not 0 <= whole < size:
         code = ERR_ROOT if what == "root" else ERR_RANK
         raise Refused(code, f"{what} is {rank!r}: a rank of 0..{size - 1} is expected")
-    return int(rank)
+    return whole
 
 
 def tag_of(tag: Any) -> int:
     """Return the tag of a message. Raises ValueError."""
-    if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 31:
+    whole = _whole(tag)
+    if not 0 <= whole < 1 << 31:
         raise Refused(ERR_TAG, f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
-    return int(tag)
+    return whole
+
+
+def _whole(number: Any) -> int:
+    """Return a number as an integer, -1 if it is none. A float may be one, as `comm.size / 2`: mpi4py takes it."""
+    if isinstance(number, (int, np.integer)) or (isinstance(number, (float, np.floating)) and number.is_integer()):
+        return int(number)
+    return -1
 
 
 def codec_of(codec: Any) -> codecs.Codec:

@@ -107,12 +107,13 @@ def run(program: Program, directory: Path, cluster: Cluster, limit_s: float) -> 
     """Run a program in a copy of its folder."""
     source = directory / program.path
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / "program"
-        if source.parent.parent == directory / "demo":
+        folder = Path(made, "demo", source.parent.name)
+        if directory / "demo" == source.parent.parent or source.parent.name == "test":
             shutil.copytree(source.parent, folder)
         else:
-            folder.mkdir()
+            folder.mkdir(parents=True)
             shutil.copy(source, folder)
+        Path(made, "test").symlink_to(directory / "test")  # which programs find from their own place
         shim = softnic.mpi4py.environment({"PYTHONPATH": str(directory / "src")})
         logs = [Path(made, f"log{rank}").open("w+") for rank in range(program.ranks)]  # noqa: SIM115
         start = time.monotonic()
@@ -139,7 +140,7 @@ def start_rank(
     program: Program, name: str, folder: Path, environment: dict[str, str], log: IO[str]
 ) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, *program.before, name, *program.after],
+        [sys.executable, *program.before, str(folder / name), *program.after],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "PYTHONDONTWRITEBYTECODE": "1", **environment},
         stdin=subprocess.PIPE,
