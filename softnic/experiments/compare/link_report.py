@@ -11,7 +11,7 @@ from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.summary import RATES, MethodSummary, summaries
 from softnic.experiments.report import Column, MeasurementReport, figure
 from softnic.experiments.spread import Spread
-from softnic.units import rate_bps, text_rate
+from softnic.units import rate_bps, text_rate, text_time
 
 DIVERGED = "diverged"
 
@@ -32,6 +32,8 @@ class LinkRow:
     """Seeds that reached the exact training's score, less half a point or 0.01 bits."""
     seconds: Mapping[str, Spread | None]
     """Until then, by rate; None unless every seed did."""
+    step_s: Mapping[str, float]
+    """Mean time of a step, by rate."""
     times_peer: Mapping[str, float | None]
     """The time of the best of fp16, bf16 and PowerSGD divided by this."""
 
@@ -51,6 +53,7 @@ def rows(methods: Sequence[MethodSummary], rates: Sequence[str] = RATES) -> list
             last_ratio=each.last_ratio,
             reached=each.reached,
             seconds=seconds,
+            step_s={rate: each.step_seconds(rate_bps(rate)) for rate in rates},
             times_peer={rate: _times(peers[rate], seconds[rate]) for rate in rates},
         )
         made.append(row)
@@ -78,7 +81,8 @@ def report(model: str, results: Sequence[TrainingResult], rates: Sequence[str] =
 NOTE = (
     "Times: until the exact training's last score, less half a point or 0.01 bits, with every host and NIC on a core "
     "of its own: CPU time of the busiest host and the bytes of the busiest link at this rate, nothing overlapping. In "
-    "brackets: the time of the best of fp16, bf16 and PowerSGD divided by it. Empty: not with every seed."
+    "brackets: the time of the best of fp16, bf16 and PowerSGD divided by it. Where not every seed reached the score: "
+    "the mean time of a step."
 )
 
 
@@ -98,5 +102,5 @@ def columns(model: str, rates: Sequence[str]) -> list[Column[LinkRow]]:
 def _cell(row: LinkRow, rate: str) -> str:
     seconds, times = row.seconds[rate], row.times_peer[rate]
     if seconds is None:
-        return ""
+        return f"[{text_time(row.step_s[rate])} a step]"
     return f"{seconds.text('.1f')} s" + ("" if times is None else f" ({times:.2f})")

@@ -150,7 +150,15 @@ def test_the_table_compares_with_the_best_of_torchs_hooks() -> None:
     assert rows["scalecom:0.01"].seconds["100mbit"] is None
     cells = {row.method: [each.text(row) for each in link_report.columns("hdc", ("100mbit",))] for row in rows.values()}
     assert cells["rht:4"] == ["rht:4", "90.00 %", "+0.00 points", "8.0", "8.0", "1 of 1", "5.6 s (1.50)"]
-    assert cells["scalecom:0.01"] == ["scalecom:0.01", "80.00 %", "-10.00 points", "80.0", "80.0", "0 of 1", ""]
+    assert cells["scalecom:0.01"] == [
+        "scalecom:0.01",
+        "80.00 %",
+        "-10.00 points",
+        "80.0",
+        "80.0",
+        "0 of 1",
+        "[108 ms a step]",
+    ]
     assert cells["powersgd:1"][1:3] == ["diverged", ""]
 
 
