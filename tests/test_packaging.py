@@ -67,7 +67,7 @@ def test_wheel_has_every_module_and_supports_later_pythons(wheel: Path) -> None:
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "softnic").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT / "daemons")) for path in (ROOT / "daemons").rglob("*.py")}
     assert modules <= names, f"missing: {modules - names}"
-    assert {"softnic/py.typed", "softnic/capture/softnic.lua"} <= names
+    assert {"softnic/py.typed", "softnic/capture/softnic.lua", "softnic/experiments/compare/advice.json"} <= names
     assert wheel.name.split("-")[2:4] == ["cp311", "abi3"]
 
 

@@ -31,6 +31,7 @@ _DRAWN = (
     "scalecom:0.01",
 )
 """Methods in the plots."""
+_DRAWN_RATE = "100mbit"
 
 
 def summarised(directory: Path, models: Iterable[str] = torch_models.NAMES) -> list[ModelSummary]:
@@ -215,17 +216,15 @@ def _check(path: Path) -> str:
 
 
 def _draw(summary: ModelSummary, directory: Path, path: Path) -> None:
-    """Draw the score over computed time at two rates, of the first seed's trainings."""
+    """Draw the score over computed time over links of _DRAWN_RATE, of the first seed's trainings."""
     exact = summary.of("exact")
     results = [result for _job, result in kept_trainings(directory, summary.model) if result.seed == exact.seeds[0]]
     shown = {result.method: result for result in results if result.method in _DRAWN and not result.diverged}
     unit = "bits per character" if torch_models.reads_text(summary.model) else "accuracy on the test set"
-    charts = []
-    for rate in ("1gbit", "100mbit"):
-        bps = rate_bps(rate)
-        curves = {
-            method: [(look.host_s + 8 * look.link_bytes / bps, look.score) for look in result.evaluations]
-            for method, result in shown.items()
-        }
-        charts.append(Curves(f"links of {text_rate(bps)}", "seconds", unit, curves, log=True))
-    draw(summary.model, charts, path, common_legend=True)
+    bps = rate_bps(_DRAWN_RATE)
+    curves = {
+        method: [(look.host_s + 8 * look.link_bytes / bps, look.score) for look in result.evaluations]
+        for method, result in shown.items()
+    }
+    charts = [Curves(f"links of {text_rate(bps)}, seed {exact.seeds[0]}", "seconds", unit, curves, log=True)]
+    draw(summary.model, charts, path)
