@@ -57,8 +57,8 @@ LIFETIME = Lifetime()
 
 
 def Query_thread() -> int:
-    """Return what threads may do: all may call, and a communicator makes one call at a time."""
-    return constants.THREAD_SERIALIZED
+    """Return what threads may do: all may call at the same time, and wait for what another one does."""
+    return constants.THREAD_MULTIPLE
 
 
 def Is_thread_main() -> bool:

@@ -36,7 +36,7 @@ class Info(Handle):
     def Create_env(cls, args: Sequence[str] | None = None) -> Self:
         """Return an Info that says how this process was started."""
         argv = list(sys.argv if args is None else args)
-        items = {"command": argv[0] if argv else "", "thread_level": "MPI_THREAD_SERIALIZED"}
+        items = {"command": argv[0] if argv else "", "thread_level": "MPI_THREAD_MULTIPLE"}
         with suppress(OSError):  # the folder may have been removed
             items["wdir"] = str(Path.cwd())
         return cls._named(_Pairs({key: value[:MAX_INFO_VAL] for key, value in items.items()}))

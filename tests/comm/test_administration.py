@@ -256,6 +256,6 @@ def test_what_a_program_asks_about_its_process() -> None:
     assert MPI.Get_processor_name()
     assert 0 < MPI.Wtick() < 1e-3
     assert MPI.Is_thread_main()
-    assert MPI.THREAD_SERIALIZED <= MPI.Init_thread(MPI.THREAD_SINGLE) == MPI.Query_thread()
+    assert MPI.Init_thread(MPI.THREAD_SINGLE) == MPI.Query_thread() == MPI.THREAD_MULTIPLE
     MPI.Pcontrol(1)
     assert not MPI.Comm.Get_parent()

@@ -236,3 +236,13 @@ def test_tensors_of_bfloat16() -> None:
     assert name_of(flat.dtype) == "bfloat16"
     flat.view(np.uint16)[0] = 0x3F80
     assert tensor[0] == 1.0
+
+
+def test_a_rank_or_tag_may_be_a_float_without_a_fraction() -> None:
+    """As in mpi4py, for programs that compute `comm.size / 2`."""
+    comm: Any = MPI.COMM_SELF
+    comm.isend("hello", 0 / 2, 4 / 2).Wait()
+    assert comm.recv(source=np.float64(0), tag=2) == "hello"
+    for dest, tag in ((0.5, 2), (0, 2.5), ("0", 2)):
+        with pytest.raises(MPI.Exception, match=r"(dest|tag) is '?\d\.?5?'?: "):
+            comm.send(None, dest, tag)
