@@ -60,6 +60,7 @@ class SimRank:
                 rng=random.Random(seed),
                 name=f"node{index}",
                 offloads={TOS: "raw"},
+                mode=spec.mode,
             )
         )
         self.host.start(0.0, self)

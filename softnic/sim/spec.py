@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
+from softnic.nic.nic import Mode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,8 @@ class ClusterSpec:
     coalesce_s: float = COALESCE_S
     """Shortest interval between two batches of frames on a link (EmulationSpec)."""
     mtu: int = 1500
+    mode: Mode = "fill"
+    """How the NICs cut compressed segments into frames (Nic)."""
     loss: float = 0.0
     seed: int = 0
 

@@ -20,7 +20,7 @@ from softnic.experiments.reproduce.a2dtwp.training import (
 from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15, paper, table3
+from softnic.experiments.reproduce.inceptionn import digits, fig1, fig7, fig14, fig15, packets, paper, table3
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import ToAccuracy, outcome, reaches
@@ -28,14 +28,15 @@ from softnic.experiments.reproduce.item import Item, ValueTable, change, span
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.learner import block_of, enlarged, learner, samples
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
+from softnic.experiments.reproduce.lgc import over_steps, rates, shapes
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
 from softnic.experiments.reproduce.lgc.fig14 import relative_error
 from softnic.experiments.reproduce.lgc.training import smoothed
 from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
-from softnic.experiments.reproduce.smartnic import fig2 as smartnic_fig2
+from softnic.experiments.reproduce.smartnic import fig2b as smartnic_fig2b
 from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
+from softnic.experiments.reproduce.smartnic import iterations, perceptron
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
-from softnic.experiments.reproduce.smartnic import perceptron
 from softnic.experiments.reproduce.verdicts import PAPERS
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
 
@@ -75,11 +76,13 @@ __all__ = [
     "draw",
     "enlarged",
     "exact_sum",
+    "fig1",
     "fig7",
     "fig14",
     "fig15",
     "gradients",
     "in_virtual_time",
+    "iterations",
     "learner",
     "legs_of",
     "lgc_gradients",
@@ -87,15 +90,19 @@ __all__ = [
     "make",
     "networks",
     "outcome",
+    "over_steps",
+    "packets",
     "paper",
     "perceptron",
+    "rates",
     "reaches",
     "relative_error",
     "report",
     "sample",
     "samples",
+    "shapes",
     "sizes",
-    "smartnic_fig2",
+    "smartnic_fig2b",
     "smartnic_fig4",
     "smartnic_paper",
     "smoothed",

@@ -14,10 +14,10 @@ from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item
 
 ITEMS: dict[str, tuple[str, ...]] = {
-    "inceptionn": ("fig7", "table2", "table3", "fig12", "fig13", "fig14", "fig15"),
-    "smartnic": ("fig2", "fig4"),
+    "inceptionn": ("fig1", "fig7", "table2", "table3", "fig12", "packets", "fig13", "fig14", "fig15"),
+    "smartnic": ("fig2", "fig2b", "fig4", "iterations"),
     "a2dtwp": ("table1", "table2", "fig3", "fig4", "fig5"),
-    "lgc": ("fig4", "table6", "fig13", "fig14"),
+    "lgc": ("fig3", "fig4", "table6", "rates", "fig12", "fig13", "fig14"),
 }
 """Items by paper. Each is made by the function `make` of the module `PAPER/ITEM.py` in this package."""
 _QUICK = "--quick: a few steps and tiny batches; the figures mean nothing."

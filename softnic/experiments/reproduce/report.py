@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from softnic.experiments.compare import page as comparison
 from softnic.experiments.kept import ResultFile, checkout
 from softnic.experiments.pages import rebuilt, table
 from softnic.experiments.plot import draw
@@ -100,7 +101,7 @@ def markdown(kept: KeptItem) -> str:
 
 
 def write() -> list[Path]:
-    """Write the page and the plots of the checkout. Returns the files.
+    """Write the pages and the plots of the checkout, docs/comparison.md included. Returns the files.
 
     Raises ReproduceError without a checkout, PageError, ImportError without matplotlib, OSError.
     """
@@ -109,4 +110,4 @@ def write() -> list[Path]:
         raise ReproduceError("--report rebuilds the documentation of a checkout of softnic; this is an installed one")
     docs = root / "docs"
     (docs / PAGE).write_text(page(docs), encoding="utf-8")
-    return [docs / PAGE, *draw_plots(docs)]
+    return [docs / PAGE, *draw_plots(docs), *comparison.rebuild(root)]

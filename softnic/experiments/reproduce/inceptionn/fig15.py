@@ -52,7 +52,8 @@ def make(context: Context) -> Item:
     nodes = QUICK_NODES if context.quick else NODES
     most = QUICK_WORDS if context.quick else SAMPLE_WORDS
     rate = rate_bps(paper.LINK)
-    tables, charts, findings = [], [], []
+    tables, findings = [], []
+    charts: list[Lines] = []
     for model in context.models:
         nbytes, gamma = paper.MODEL_MB[model] * 2**20, add_gamma(model)
         words = min(most, round(nbytes / 4)) // 512 * 512
