@@ -44,6 +44,8 @@ class ModelSummary:
     batch: int
     """Samples per worker and step."""
     steps: int
+    took_s: float
+    """All trainings together, with evaluations."""
     methods: list[MethodSummary]
 
     def of(self, method: str) -> MethodSummary:

@@ -64,6 +64,7 @@ def _summary(job: TrainingJob, results: Sequence[TrainingResult]) -> ModelSummar
         workers=job.workers,
         batch=job.training.batch,
         steps=job.training.steps,
+        took_s=sum(result.took_s for result in results),
         methods=summaries(results, job.model),
     )
 
@@ -118,9 +119,10 @@ def _run(models: Sequence[ModelSummary]) -> str:
                 f"{training.steps} steps of 4 x {training.batch}",
                 f"{sum(done)} of {len(METHODS) * seeds}",
                 f"{sum(count == seeds for count in done)} of {len(METHODS)}",
+                "" if summary is None else f"{summary.took_s / 60:.0f} min",
             ]
         )
-    return pages.table(["model", "data", "training", "trainings run", f"methods with {seeds} seeds"], rows)
+    return pages.table(["model", "data", "training", "trainings run", f"methods with {seeds} seeds", "took"], rows)
 
 
 def _advice(models: Sequence[ModelSummary]) -> str:

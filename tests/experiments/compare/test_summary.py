@@ -42,7 +42,7 @@ SMALL = training("rht:4", (0.5, 0.9), 2.0, 10_000_000)
 WORSE = training("scalecom:0.01", (0.5, 0.8), 1.0, 1_000_000)
 LOST = training("powersgd:1", (0.5, math.nan), 1.0, 1_000_000)
 ALL = [EXACT, FP16, SMALL, WORSE, LOST]
-MODEL = advice.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, summary.summaries(ALL, "hdc"))
+MODEL = advice.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, 5.0, summary.summaries(ALL, "hdc"))
 
 
 def test_the_cost_until_the_score_is_linear_between_evaluations() -> None:
