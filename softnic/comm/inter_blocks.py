@@ -47,12 +47,7 @@ def bcast(context: CallContext, buf: Any, root: int = 0) -> BlockArgs:
     """Copy the root's buffer to the other group."""
     groups = groups_of(context.comm)
     root = root_in(groups, root)
-    if root == ROOT:
-        return _exchange(groups, dict.fromkeys(range(groups.remote_size), buffers.message(buf, what=SEND).array), {})
-    if root == PROC_NULL:
-        return _exchange(groups, {}, {})
-    received = buffers.message(buf, writable=True, what=RECEIVE)
-    return _exchange(groups, {}, {root: received.array}, [received])
+    return _from_root(groups, root, buf, lambda: _same(groups, buffers.message(buf, what=SEND).array))
 
 
 def gather(context: CallContext, sendbuf: Any, recvbuf: Any, root: int = 0) -> BlockArgs:
@@ -86,12 +81,7 @@ def scatterv(context: CallContext, sendbuf: Any, recvbuf: Any, root: int = 0) ->
 def _scatter(context: CallContext, sendbuf: Any, recvbuf: Any, root: int, *, vector: bool) -> BlockArgs:
     groups = groups_of(context.comm)
     root = root_in(groups, root)
-    if root == ROOT:
-        return _exchange(groups, _sent(groups, sendbuf, vector), {})
-    if root == PROC_NULL:
-        return _exchange(groups, {}, {})
-    received = buffers.message(recvbuf, writable=True, what=RECEIVE)
-    return _exchange(groups, {}, {root: received.array}, [received])
+    return _from_root(groups, root, recvbuf, lambda: _sent(groups, sendbuf, vector))
 
 
 def allgather(context: CallContext, sendbuf: Any, recvbuf: Any) -> BlockArgs:
@@ -106,7 +96,7 @@ def allgatherv(context: CallContext, sendbuf: Any, recvbuf: Any) -> BlockArgs:
 
 def _allgather(context: CallContext, sendbuf: Any, recvbuf: Any, *, vector: bool) -> BlockArgs:
     groups = groups_of(context.comm)
-    sent = dict.fromkeys(range(groups.remote_size), buffers.message(sendbuf, what=SEND).array)
+    sent = _same(groups, buffers.message(sendbuf, what=SEND).array)
     return _exchange(groups, sent, *_received(groups, recvbuf, vector))
 
 
@@ -143,7 +133,7 @@ def reduce(context: CallContext, sendbuf: Any, recvbuf: Any, op: Any = SUM, root
 def allreduce(context: CallContext, sendbuf: Any, recvbuf: Any, op: Any = SUM) -> BlockArgs:
     """Combine the other group's buffers."""
     groups = groups_of(context.comm)
-    sent = dict.fromkeys(range(groups.remote_size), buffers.message(sendbuf, what=SEND).array)
+    sent = _same(groups, buffers.message(sendbuf, what=SEND).array)
     return _combined(groups, sent, buffers.message(recvbuf, writable=True, what=RECEIVE), op)
 
 
@@ -168,11 +158,26 @@ def reduce_scatter(
         lengths = gather_integers(context.connections, f"{context.call} without recvcounts", result.count)
         counts = lengths[groups.first_local :][: groups.local_size]
     first = sum(counts[:own])
-    sent = dict.fromkeys(range(groups.remote_size), given)
+    sent = _same(groups, given)
     return _combined(groups, sent, result, op, slice(first, first + counts[own]), sum(counts))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
+
+
+def _from_root(groups: InterGroups, root: int, recvbuf: Any, sent: Callable[[], dict[int, Array]]) -> BlockArgs:
+    """The exchange in which only a root sends: each rank of the other group receives a block."""
+    if root == ROOT:
+        return _exchange(groups, sent(), {})
+    if root == PROC_NULL:
+        return _exchange(groups, {}, {})
+    received = buffers.message(recvbuf, writable=True, what=RECEIVE)
+    return _exchange(groups, {}, {root: received.array}, [received])
+
+
+def _same(groups: InterGroups, array: Array) -> dict[int, Array]:
+    """Return one block for all ranks of the other group."""
+    return dict.fromkeys(range(groups.remote_size), array)
 
 
 def _arrays(found: Sequence[MessageBuffer]) -> dict[int, Array]:
