@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from softnic.collectives.elements import name_of
 from softnic.comm.constants import ERR_TYPE
 from softnic.comm.datatype_layout import TypeMap
 from softnic.comm.handles import Handle
@@ -71,6 +72,13 @@ class TypeDefinition:
         """The type of the elements that travel: that of all its elements, bytes if there are several."""
         element = self.layout.element
         return np.dtype(np.uint8) if element is None else element
+
+    @cached_property
+    def element(self) -> tuple[int, str]:
+        """The size and the name of the elements of a predefined type of one element; for others no name."""
+        if not self.is_named or not self.layout.is_dense or self.dtype.itemsize != self.layout.size:
+            return 0, ""
+        return self.layout.size, name_of(self.dtype)
 
     @property
     def is_named(self) -> bool:

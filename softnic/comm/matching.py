@@ -4,8 +4,9 @@ Messages of one rank are matched in the order in which they were sent. Messages 
 to HELD_BYTES per rank (one message may be longer), so that the sender proceeds; further ones stay with the sender,
 unless this rank waits for something behind them. Waiting for something that can no longer come is an error at once.
 
-A small message travels in its announcement, as an inline message, while its sender has credit; the receiver returns
-credit as messages are received. A sender without credit does not wait: the message takes the way of longer ones.
+A message travels behind its announcement on the same connection, as an inline message, while its sender has credit; the
+receiver returns credit as messages are received. A sender without credit does not wait: the message takes the way of
+those that are longer, compressed, or in registered memory, which NICs send and receive by requests.
 
 A synchronous message has a number: its receiver reports when a receive takes it.
 """
@@ -15,79 +16,31 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
 from softnic.comm import messages
+from softnic.comm.arrivals import ANY, Arrival, PendingRecv, SourceNumbers
 from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S
 from softnic.comm.offload_queue import PostedRequest
-from softnic.comm.peer import CREDIT_BYTES, Peer
+from softnic.comm.outbox import CREDIT_BYTES
+from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
 from softnic.comm.zerocopy_channel import RecvOp, SendOp
+from softnic.ipc import regions
 
-ANY = -1
-"""Any source, any tag."""
-OWN_TAGS = 1 << 31
-"""First of the tags for internal messages, which ANY does not match."""
 HELD_BYTES = 64 << 20
 """Of one rank's messages, at first; the limit doubles when this rank waits for something behind them."""
-INLINE_BYTES = 128 << 10
-"""Longest inline message. It needs no work request: longer ones cost less copying, and shorter ones less waiting."""
+INLINE_BYTES = messages.MAX_INLINE
+REGISTERED_BYTES = 128 << 10
+"""Longest inline message out of registered memory. It needs no work request: longer ones cost less copying, and shorter
+ones less waiting."""
+_ARRIVED = RecvOp(0)
+"""Of messages that arrived as a whole."""
 
 
-@dataclass(eq=False)
-class Arrival:
-    """A message announced to this rank."""
-
-    source: int
-    announce: messages.Announce
-    transfer: RecvOp
-    order: int
-    """Order of arrival over all sources."""
-    matcher: Matcher
-    held: memoryview | None = None
-    """Memory in which it is held until it is received."""
-
-    @property
-    def sender(self) -> int:
-        """The source as the program numbers it."""
-        return self.source - self.matcher.first_source
-
-
-@dataclass(eq=False)
-class PendingRecv:
-    """A receive in progress. `place` returns the memory for a message, or raises ArgumentError if it does not fit."""
-
-    source: int
-    tag: int
-    place: Callable[[Arrival], memoryview]
-    message: Arrival | None = None
-    misfit: ArgumentError | None = None
-    """Why the message does not fit; it is received, and dropped."""
-    done: bool = False
-    """The message is in its place."""
-
-    def memory(self, message: Arrival) -> memoryview:
-        """Return the memory for a message, memory of its own if it does not fit."""
-        if self.misfit is None:
-            try:
-                return self.place(message)
-            except ArgumentError as error:
-                self.misfit = error
-        return memoryview(bytearray(message.announce.size))
-
-    def matches(self, source: int, announce: messages.Announce) -> bool:
-        return (
-            self.message is None
-            and self.source in (ANY, source)
-            and (self.tag == announce.tag or (self.tag == ANY and announce.tag < OWN_TAGS))
-        )
-
-
-class Matcher:
+class Matcher(SourceNumbers):
     """Sends and receives messages over a Progress, and waits for collectives."""
 
     def __init__(self, progress: Progress) -> None:
@@ -95,8 +48,6 @@ class Matcher:
         progress.listener = self
         self._receives: list[PendingRecv] = []
         """Receives whose message has not been announced, the oldest first."""
-        self.first_source = 0
-        """Rank that the program calls 0: the first of the other group, where there are two."""
         self._order = 0
         self._synchronous = 0
         """Number of the last synchronous message."""
@@ -113,12 +64,12 @@ class Matcher:
     def announced(self, peer: Peer, announce: messages.Announce) -> None:
         if announce.size < 0:
             raise ValueError(f"a message of {announce.size} bytes")
-        if announce.data is not None:
-            if announce.compressed or announce.data.nbytes != announce.size:
-                raise ValueError(f"a message of {announce.size} bytes with {announce.data.nbytes} bytes of data")
-            self._deliver(peer.rank, announce, announce.data)
-            return
         compressed = announce.compressed
+        if (data := announce.data) is not None:
+            if compressed or data.nbytes != announce.size:
+                raise ValueError(f"a message of {announce.size} bytes with {data.nbytes} bytes of data")
+            self._deliver(peer.rank, announce, data, inline=True)
+            return
         message, receive = self._match(peer.rank, announce, RecvOp(announce.size, announce.codec if compressed else ""))
         if receive is not None:
             message.transfer.data = receive.memory(message)
@@ -126,29 +77,41 @@ class Matcher:
             self._hold(peer.rank)
         peer.channel(compressed).receive(message.transfer)
 
+    def started(self, peer: Peer, announce: messages.Announce) -> RecvOp:
+        """Return where to put an inline message whose data arrives by and by."""
+        message, receive = self._match(peer.rank, announce, RecvOp(announce.size))
+        message.inline = True
+        if receive is not None:
+            message.transfer.data = receive.memory(message)
+        else:
+            self._held[peer.rank] += announce.size
+            message.held = message.transfer.data = memoryview(bytearray(announce.size))
+        return message.transfer
+
     def taken(self, number: int) -> None:
         transfer = self._untaken.pop(number, None)
         if transfer is None:
             raise ValueError(f"it received the synchronous message {number}, which was not sent")
         transfer.taken = True
 
-    def _deliver(self, source: int, announce: messages.Announce, data: memoryview) -> None:
+    def _deliver(self, source: int, announce: messages.Announce, data: memoryview, *, inline: bool) -> None:
         """Put a message that has arrived as a whole in its place, or hold it."""
-        message, receive = self._match(source, announce, RecvOp(0))
-        self._held[source] += announce.size
+        message, receive = self._match(source, announce, _ARRIVED)
+        message.inline = inline
         if receive is not None:
-            message.held = data
+            receive.memory(message)[:] = data
             self._finish(receive)
         else:
-            message.held = data if announce.data is not None else memoryview(bytes(data))
+            self._held[source] += announce.size
+            message.held = memoryview(bytes(data))
 
     def _match(self, source: int, announce: messages.Announce, transfer: RecvOp) -> tuple[Arrival, PendingRecv | None]:
         """Give a message to the oldest receive that matches it; without one, it waits."""
         self._order += 1
         message = Arrival(source, announce, transfer, self._order, self)
-        for receive in self._receives:
+        for index, receive in enumerate(self._receives):
             if receive.matches(source, announce):
-                self._receives.remove(receive)
+                del self._receives[index]
                 receive.message = message
                 self._report_taken(message)
                 return message, receive
@@ -177,7 +140,7 @@ class Matcher:
     def send(self, dest: int, announce: messages.Announce, data: memoryview) -> None:
         """Send a message; returns when its memory may be used again."""
         transfer = self.begin_send(dest, announce, data)
-        if not transfer.is_complete or (dest != self._progress.rank and self._progress.peers[dest].unsent):
+        if not transfer.is_complete or (dest != self._progress.rank and self._progress.peers[dest].outbox):
             self._progress.run(lambda: self.sent(dest, transfer))
 
     def begin_send(
@@ -187,28 +150,26 @@ class Matcher:
 
         A message to this rank itself is copied. A synchronous one is done when a receive has taken it, too.
         """
-        compressed = announce.compressed
-        inline = SendOp(data[:0])
-        transfer = inline
+        peer = self._progress.peers.get(dest)
         if synchronous:
             self._synchronous += 1
             announce = msgspec.structs.replace(announce, number=self._synchronous)
-        if dest == self._progress.rank:
-            self._await_taken(announce, inline)
-            self._deliver(dest, announce, data)
+        if peer is None:
+            self._await_taken(announce, transfer := SendOp(data[:0]))
+            self._deliver(dest, announce, data, inline=False)
             self._progress.notify()
-            return inline
-        peer = self._progress.peers[dest]
-        if announce.size <= min(INLINE_BYTES, peer.credit) and not (compressed or peer.absent):
-            peer.credit -= announce.size
-            self._await_taken(announce, inline)
-            self._progress.post(peer, msgspec.structs.replace(announce, data=data))
-            return inline
-        transfer = SendOp(data, announce.codec if compressed else "")
-        self._await_taken(announce, transfer)
-        self._progress.post(peer, announce)
-        peer.channel(compressed).send(transfer)
-        self._progress.advance_channels()
+            return transfer
+        size, given = announce.size, None
+        if synchronous:
+            self._await_taken(announce, given := SendOp(data))
+        if messages.is_inline(announce) and (size <= REGISTERED_BYTES or regions.find(data) is None):
+            if size > peer.outbox.credit:
+                self._progress.receive(peer)  # credit may have come
+            transfer = peer.outbox.send(announce, data, given)
+        else:
+            transfer = peer.outbox.request(announce, data, given)
+        if not transfer.is_complete:
+            self._progress.advance_channels()
         return transfer
 
     def _await_taken(self, announce: messages.Announce, transfer: SendOp) -> None:
@@ -290,11 +251,12 @@ class Matcher:
             if not receive.done and receive.message.transfer.is_complete:
                 self._finish(receive)
             return receive.done
-        sources = list(self._progress.peers.values()) if receive.source == ANY else []
-        if receive.source in self._progress.peers:
-            sources = [self._progress.peers[receive.source]]
-        if sources and all(peer.absent for peer in sources):
-            raise self._progress.missing(sources[0], "sending such a message")
+        peers = self._progress.peers
+        if receive.source == ANY:
+            if peers and all(peer.absent for peer in peers.values()):
+                raise self._progress.missing(next(iter(peers.values())), "sending such a message")
+        elif (peer := peers.get(receive.source)) is not None and peer.absent:
+            raise self._progress.missing(peer, "sending such a message")
         return False
 
     def is_received(self, receive: PendingRecv) -> bool:
@@ -305,14 +267,14 @@ class Matcher:
         """Complete a receive: a message that was held is copied to its memory."""
         assert receive.message is not None
         message = receive.message
+        receive.done = True
+        if message.inline:
+            self._return_credit(self._progress.peers[message.source], message.announce.size)
         if message.held is not None:
             receive.memory(message)[:] = message.held
             self._held[message.source] -= message.announce.size
             message.held = None
-        receive.done = True
-        if message.announce.data is not None:
-            self._return_credit(self._progress.peers[message.source], message.announce.size)
-        self._hold(message.source)
+            self._hold(message.source)
 
     def _return_credit(self, peer: Peer, size: int) -> None:
         peer.credit_due += size

@@ -9,10 +9,11 @@ import numpy as np
 from softnic import codecs
 from softnic.collectives.elements import carried, convert, name_of, named
 from softnic.comm import buffers
+from softnic.comm.arrivals import Arrival
 from softnic.comm.buffers import Array
+from softnic.comm.byte_views import bytes_of
 from softnic.comm.constants import ERR_TRUNCATE
 from softnic.comm.errors import ArgumentError
-from softnic.comm.matching import Arrival
 from softnic.comm.pickling import pickle
 
 RAW = "raw"
@@ -24,6 +25,8 @@ _INTEGERS = "biu"
 
 class MessageTarget:
     """Where a message goes. This one drops messages of PROC_NULL, of which there are none."""
+
+    __slots__ = ()
 
     def place(self, message: Arrival) -> memoryview:
         """Return the memory for a message. Raises ArgumentError if it does not fit."""
@@ -43,20 +46,35 @@ class MessageTarget:
 class BufferTarget(MessageTarget):
     """A buffer for a message of Send's."""
 
+    __slots__ = ("_buffer", "_dtype", "_received", "_spec", "_view")
+
     def __init__(self, buf: Any) -> None:
-        self._buffer = buffers.message(buf, writable=True, what="the receive buffer")
-        self._array = self._buffer.array
+        self._buffer: buffers.MessageBuffer | None = None
+        """None: the buffer is one of the usual ones, and nothing unusual has come for it."""
         self._received = 0
+        found = bytes_of(buf)
+        if found is None or found[0].readonly:
+            self._buffer = buffers.message(buf, writable=True, what="the receive buffer")
+        else:
+            self._view, self._dtype = found
+            self._spec = tuple(buf) if isinstance(buf, list) else buf
 
     def place(self, message: Arrival) -> memoryview:
-        self._received = message.announce.size
-        typed = _as_sent(message, self._array)
-        if message.announce.codec:
+        announce = message.announce
+        if self._buffer is None:
+            if announce.dtype == self._dtype and announce.size <= self._view.nbytes and not announce.codec:
+                return self._view[: announce.size]
+            self._buffer = buffers.message(self._spec, writable=True, what="the receive buffer")
+        array = self._buffer.array
+        self._received = announce.size
+        typed = _as_sent(message, array)
+        if announce.codec:
             raise _misfit(message, _TWINS)
-        return _room(message, typed, self._array)
+        return _room(message, typed, array)
 
     def finish(self) -> None:
-        self._buffer.write_back(self._received)
+        if self._buffer is not None:
+            self._buffer.write_back(self._received)
 
 
 class CompressedTarget(MessageTarget):

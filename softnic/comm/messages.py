@@ -1,20 +1,36 @@
-"""Control messages between ranks: small frames on a connection that carries nothing else.
+"""Frames between ranks, on a connection of their own: control messages, and messages of programs, inline.
 
 Five connections join two ranks. CONTROL carries these frames, delimited as framing.py describes. The other four are
 written and read by the NICs, after a Hello of the processes: PLAIN carries uncompressed messages, TAGGED compressed
 ones, ENGINE_CONTROL the control messages of the collective engines, DATA the blocks of collectives.
+
+A frame is a msgpack array, or an inline message: the byte INLINE_MARK, which msgpack has not, the index of its type in
+TYPES, the tag, the number, and its bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from softnic.collectives import framing
 
-VERSION = 5
+VERSION = 6
 """Version of these frames; ranks with different versions refuse each other."""
+INLINE_MARK = 0xC1
+TYPES = (
+    "", "uint8", "int8", "bool", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64",
+    "float16", "bfloat16", "complex64", "complex128", "float128", "complex256",
+)  # fmt: skip
+"""Element types of inline messages. Empty: a pickled object."""
+_TYPE_CODES = {name: code for code, name in enumerate(TYPES)}
+_INLINE = struct.Struct("<IBBQQ")
+"""Length of what follows, INLINE_MARK, type, tag, number."""
+_LENGTH_BYTES = 4
+MAX_INLINE = framing.MAX_FRAME - _INLINE.size
+"""Longest inline message."""
 CONTROL, PLAIN, TAGGED, ENGINE_CONTROL, DATA = range(5)
 CHANNELS = 5
 """Connections between two ranks."""
@@ -94,8 +110,21 @@ Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit | Taken
 _decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
+def inline_header(announce: Announce) -> bytes:
+    """Return the frame of an inline message up to its data. Its type is one of TYPES."""
+    length = _INLINE.size - _LENGTH_BYTES + announce.size
+    return _INLINE.pack(length, INLINE_MARK, _TYPE_CODES[announce.dtype], announce.tag, announce.number)
+
+
+def is_inline(announce: Announce) -> bool:
+    """Return whether a message can be an inline one."""
+    return announce.size <= MAX_INLINE and not announce.codec and announce.dtype in _TYPE_CODES
+
+
 def pack(frame: Frame) -> bytes:
     """Return the bytes of a frame."""
+    if isinstance(frame, Announce) and frame.data is not None and frame.data.nbytes == frame.size and is_inline(frame):
+        return inline_header(frame) + frame.data
     if isinstance(frame, Abort):
         frame = Abort(frame.rank, framing.shortened(frame.text))
     elif isinstance(frame, Leave):
@@ -104,7 +133,67 @@ def pack(frame: Frame) -> bytes:
 
 
 class Reader(framing.FrameReader[Frame]):
-    """Splits the bytes of a CONTROL connection into frames."""
+    """Splits the bytes of a CONTROL connection into frames. The data of inline messages are views of what is fed."""
 
     def __init__(self) -> None:
         super().__init__(_decode, "communicator")
+        self._missing = 0
+        """Bytes, at least, before the next frame is complete."""
+        self.start: tuple[Announce, memoryview] | None = None
+        """An inline message, and the start of its data, whose rest is not to be fed."""
+
+    def feed(self, data: bytes | memoryview, least: int = framing.MAX_FRAME) -> Iterator[Frame]:
+        """Yield the frames that are complete now. Raises ValueError where the bytes are not frames.
+
+        An inline message of which `least` bytes are missing, or more, is in `start` afterwards.
+        """
+        view = memoryview(data)
+        while self._data and len(view) >= self._missing:
+            head, view = self._data + view[: self._missing], view[self._missing :]
+            self._missing = self._size(head) - len(head)
+            self._data = head if self._missing else bytearray()
+            if not self._missing:
+                yield self._complete(memoryview(bytes(head)))
+        if self._data:
+            self._missing -= len(view)
+            self._data += view
+            return
+        start, count = 0, len(view)
+        try:
+            while (left := count - start) >= _LENGTH_BYTES:
+                size = self._size(view[start : start + _LENGTH_BYTES])
+                frame = view[start : start + size]
+                if left < size:
+                    self._missing = size - left
+                    if self._missing >= least and left >= _INLINE.size and frame[_LENGTH_BYTES] == INLINE_MARK:
+                        start = count
+                        self.start = self._announce(frame, size - _INLINE.size), frame[_INLINE.size :]
+                    return
+                start += size
+                yield self._complete(frame)
+            self._missing = _LENGTH_BYTES - left
+        finally:
+            self._data += view[start:]
+
+    def _size(self, data: bytearray | memoryview) -> int:
+        """Return the size of a frame that starts so. Raises ValueError if there is no such frame."""
+        size = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+        if size > framing.MAX_FRAME:
+            raise ValueError("the bytes are not a frame of a communicator")
+        return size
+
+    def _complete(self, frame: memoryview) -> Frame:
+        if len(frame) > _LENGTH_BYTES and frame[_LENGTH_BYTES] == INLINE_MARK:
+            return self._inline(frame)
+        return self._frame(bytearray(frame[_LENGTH_BYTES:]))
+
+    def _inline(self, frame: memoryview) -> Announce:
+        if len(frame) < _INLINE.size:
+            raise ValueError("the bytes are not a frame of a communicator")
+        return self._announce(frame, len(frame) - _INLINE.size, frame[_INLINE.size :])
+
+    def _announce(self, frame: memoryview, size: int, data: memoryview | None = None) -> Announce:
+        _, _, code, tag, number = _INLINE.unpack_from(frame)
+        if code >= len(TYPES):
+            raise ValueError("the bytes are not a frame of a communicator")
+        return Announce(tag, size, TYPES[code], "", data, number)

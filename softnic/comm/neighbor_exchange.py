@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from softnic.comm import messages
+from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.constants import ERR_TRUNCATE, PROC_NULL
 from softnic.comm.errors import ArgumentError
-from softnic.comm.matching import Arrival, PendingRecv
 from softnic.comm.pending import MessageEngine, MessageOperation
 from softnic.comm.status import Status, fill_empty
 

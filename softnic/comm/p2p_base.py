@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -9,14 +10,24 @@ import numpy as np
 
 from softnic.collectives.elements import name_of
 from softnic.comm import bsend, buffers, messages
+from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
+from softnic.comm.byte_views import bytes_of
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from softnic.comm.matching import Arrival, PendingRecv
 from softnic.comm.message_target import MessageTarget, outgoing
-from softnic.comm.pending import Operation, RecvOperation, SendOperation, fill_received
+from softnic.comm.outbox import SENT
+from softnic.comm.pending import (
+    ExchangeOperation,
+    Operation,
+    RecvOperation,
+    SendOperation,
+    fill_received,
+    sent_at_once,
+)
 from softnic.comm.pickling import pickle
+from softnic.comm.request import Request
 from softnic.comm.status import Status
 
 
@@ -43,6 +54,8 @@ class MessageCalls(Base):
     """The ways in which messages begin."""
 
     def _array(self, buf: Any) -> PreparedMessage:
+        if (found := bytes_of(buf)) is not None:
+            return PreparedMessage(*found)
         array = buffers.flat(buf, what="the send buffer")
         return PreparedMessage(buffers.raw(array), name_of(array.dtype))
 
@@ -60,6 +73,15 @@ class MessageCalls(Base):
         dest = self._other_rank(connections, dest, "dest")
         connections.matcher.send(dest, _announce(tag, message), message.data)
 
+    def _start_send(
+        self, call: str, prepare: Callable[[Any], PreparedMessage], buf: Any, dest: int, tag: int, mode: SendMode
+    ) -> Operation:
+        """Start to send the message that `prepare` makes of `buf`."""
+        with self._state.call(call) as connections:
+            if is_null(dest):
+                return Operation(call)
+            return self._begin_send(connections, call, (dest, tag), prepare(buf), mode)
+
     def _begin_send(
         self,
         connections: CommConnections,
@@ -74,10 +96,12 @@ class MessageCalls(Base):
         if mode is SendMode.BUFFERED:
             data = bsend.reserve(self._state, data)
         transfer = connections.matcher.begin_send(dest, announce, data, synchronous=mode is SendMode.SYNCHRONOUS)
+        if transfer is SENT:
+            return sent_at_once(call)
         operation = SendOperation(connections.engine, call, dest, transfer)
         if mode is SendMode.BUFFERED:
             bsend.keep(self._state, operation, data.nbytes)
-            return Operation(call, ANY_SOURCE)
+            return sent_at_once(call)
         return operation
 
     def _receive(
@@ -91,6 +115,13 @@ class MessageCalls(Base):
             fill_received(status, message, target)
         return target.value()
 
+    def _start_receive(self, call: str, target: Callable[[], MessageTarget], source: int, tag: int) -> Operation:
+        """Start to receive a message to where `target` says."""
+        with self._state.call(call) as connections:
+            if is_null(source):
+                return Operation(call)
+            return self._begin_receive(connections, call, (source, tag), target())
+
     def _begin_receive(
         self,
         connections: CommConnections,
@@ -102,6 +133,15 @@ class MessageCalls(Base):
         """Start to receive a message of the source and with the tag of `place`."""
         return RecvOperation(connections.engine, call, self._matched_by(connections, *place), target, message)
 
+    def _exchange(self, call: str, receiving: Operation, send: Callable[[], Operation]) -> Request:
+        """Return the Request of a receive and of the send that is started now, which ends the receive if it fails."""
+        try:
+            sending = send()
+        except BaseException:
+            receiving.cancel()
+            raise
+        return Request(ExchangeOperation(call, sending, receiving))
+
     def _matched_by(self, connections: CommConnections, source: int, tag: int) -> tuple[int, int]:
         """Return the source and tag of a receive, checked."""
         if source != ANY_SOURCE:
@@ -112,13 +152,15 @@ class MessageCalls(Base):
         """Return the rank to send to or to receive from, checked; in two groups, that of the other group."""
         inter = self._state.properties.inter
         if inter is None:
+            if type(rank) is int and rank in connections.progress.peers:
+                return rank
             return buffers.rank_in(rank, len(connections.progress.peers) + 1, what)
         return inter.first_remote + buffers.rank_in(rank, inter.remote_size, what)
 
 
 def is_null(rank: Any) -> bool:
     """Return whether there is no rank to talk to, and no argument but this one matters."""
-    return isinstance(rank, (int, np.integer)) and int(rank) == PROC_NULL
+    return rank == PROC_NULL if type(rank) is int else isinstance(rank, (int, np.integer)) and int(rank) == PROC_NULL
 
 
 def received_nothing(status: Status | None) -> None:

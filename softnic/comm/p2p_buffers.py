@@ -10,7 +10,7 @@ from softnic.comm import bsend, buffers
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG
 from softnic.comm.message_target import BufferTarget, CompressedTarget
 from softnic.comm.p2p_base import MessageCalls, SendMode, is_null, received_nothing
-from softnic.comm.pending import ExchangeOperation, Operation
+from softnic.comm.pending import Operation
 from softnic.comm.request import Request
 from softnic.comm.status import Status
 
@@ -127,15 +127,11 @@ class BufferMessages(MessageCalls):
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Start Recv, and return its Request."""
-        return Request(self._start_irecv("Irecv", buf, source, tag))
+        return Request.for_operation(self._start_irecv("Irecv", buf, source, tag))
 
     def Irecv_comp(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, codec: Any = None) -> Request:
         """Start Recv_comp, and return its Request."""
-        with self._state.call("Irecv_comp") as connections:
-            if is_null(source):
-                return Request(Operation("Irecv_comp"))
-            target = CompressedTarget(buf, codec)
-            return Request(self._begin_receive(connections, "Irecv_comp", (source, tag), target))
+        return Request(self._start_receive("Irecv_comp", lambda: CompressedTarget(buf, codec), source, tag))
 
     def Isendrecv(
         self,
@@ -177,25 +173,14 @@ class BufferMessages(MessageCalls):
     # ----------------------------------------------------------------------------------------------------------------
 
     def _isend(self, call: str, buf: Any, dest: int, tag: int, mode: SendMode) -> Request:
-        return Request(self._start_isend(call, buf, dest, tag, mode))
+        return Request.for_operation(self._start_isend(call, buf, dest, tag, mode))
 
     def _start_isend(self, call: str, buf: Any, dest: int, tag: int, mode: SendMode) -> Operation:
-        with self._state.call(call) as connections:
-            if is_null(dest):
-                return Operation(call)
-            return self._begin_send(connections, call, (dest, tag), self._array(buf), mode)
+        return self._start_send(call, self._array, buf, dest, tag, mode)
 
     def _start_irecv(self, call: str, buf: Any, source: int, tag: int) -> Operation:
-        with self._state.call(call) as connections:
-            if is_null(source):
-                return Operation(call)
-            return self._begin_receive(connections, call, (source, tag), BufferTarget(buf))
+        return self._start_receive(call, lambda: BufferTarget(buf), source, tag)
 
     def _isendrecv(self, call: str, sent: tuple[Any, int, int], received: tuple[Any, int, int]) -> Request:
         receiving = self._start_irecv(call, *received)
-        try:
-            sending = self._start_isend(call, *sent, SendMode.STANDARD)
-        except BaseException:
-            receiving.cancel()
-            raise
-        return Request(ExchangeOperation(call, sending, receiving))
+        return self._exchange(call, receiving, lambda: self._start_isend(call, *sent, SendMode.STANDARD))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any
 
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG
 from softnic.comm.message_target import ObjectTarget
 from softnic.comm.p2p_base import MessageCalls, SendMode, is_null, received_nothing
-from softnic.comm.pending import ExchangeOperation, Operation
 from softnic.comm.request import Request
 from softnic.comm.status import Status
 
@@ -56,13 +56,9 @@ class ObjectMessages(MessageCalls):
     ) -> Any:
         """Send an object, and receive and return another one, at the same time."""
         del recvbuf
-        receiving = self._start_irecv_object("sendrecv", source, recvtag)
-        try:
-            sending = self._start_isend_object("sendrecv", sendobj, dest, sendtag, SendMode.STANDARD)
-        except BaseException:
-            receiving.cancel()
-            raise
-        return Request(ExchangeOperation("sendrecv", sending, receiving)).wait(status)
+        receiving = self._start_receive("sendrecv", ObjectTarget, source, recvtag)
+        start = partial(self._start_send, "sendrecv", self._object, sendobj, dest, sendtag, SendMode.STANDARD)
+        return self._exchange("sendrecv", receiving, start).wait(status)
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start send, and return its Request."""
@@ -79,19 +75,7 @@ class ObjectMessages(MessageCalls):
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """Start recv, and return its Request, whose `wait` returns the object."""
         del buf
-        return Request(self._start_irecv_object("irecv", source, tag))
+        return Request(self._start_receive("irecv", ObjectTarget, source, tag))
 
     def _isend_object(self, call: str, obj: Any, dest: int, tag: int, mode: SendMode) -> Request:
-        return Request(self._start_isend_object(call, obj, dest, tag, mode))
-
-    def _start_isend_object(self, call: str, obj: Any, dest: int, tag: int, mode: SendMode) -> Operation:
-        with self._state.call(call) as connections:
-            if is_null(dest):
-                return Operation(call)
-            return self._begin_send(connections, call, (dest, tag), self._object(obj), mode)
-
-    def _start_irecv_object(self, call: str, source: int, tag: int) -> Operation:
-        with self._state.call(call) as connections:
-            if is_null(source):
-                return Operation(call)
-            return self._begin_receive(connections, call, (source, tag), ObjectTarget())
+        return Request(self._start_send(call, self._object, obj, dest, tag, mode))

@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Self
 
+from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG
 from softnic.comm.errors import ArgumentError
-from softnic.comm.matching import Arrival, PendingRecv
 from softnic.comm.message_target import BufferTarget, MessageTarget, ObjectTarget
 from softnic.comm.p2p_base import MessageCalls, is_null, received_nothing
 from softnic.comm.pending import Operation, RecvOperation

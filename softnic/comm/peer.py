@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import select
 import socket
+from typing import Protocol
 
 from softnic.comm import messages
-from softnic.comm.zerocopy_channel import ZeroCopyChannel
+from softnic.comm.inbox import Inbox
+from softnic.comm.outbox import Outbox
+from softnic.comm.zerocopy_channel import RecvOp, SendOp, ZeroCopyChannel
 
 Connections = tuple[socket.socket, ...]
 """CONTROL, PLAIN, TAGGED, ENGINE_CONTROL and DATA (messages.py), to one rank."""
 Mesh = dict[int, Connections]
-CREDIT_BYTES = 512 << 10
-"""Limit of inline messages that one rank has sent to another and that were not received."""
 
 
 class Peer:
@@ -21,27 +22,24 @@ class Peer:
     __slots__ = (
         "channels",
         "control",
-        "credit",
         "credit_due",
         "events",
         "gone",
+        "inbox",
         "joined",
         "left",
+        "outbox",
         "rank",
-        "reader",
-        "unsent",
         "waiting",
         "why",
     )
 
-    def __init__(self, rank: int, connections: Connections) -> None:
+    def __init__(self, rank: int, connections: Connections, buffer: memoryview | None = None) -> None:
         self.rank = rank
         self.control = connections[messages.CONTROL]
         self.channels: tuple[ZeroCopyChannel, ...] = ()
-        self.reader = messages.Reader()
-        self.unsent = bytearray()
-        self.credit = CREDIT_BYTES
-        """Bytes of inline messages that may be sent to it."""
+        self.inbox = Inbox(buffer)
+        self.outbox = Outbox(self.control.fileno(), self._request)
         self.credit_due = 0
         """Bytes of inline messages received, to be reported to it."""
         self.waiting: messages.Waiting | None = None
@@ -65,7 +63,23 @@ class Peer:
     def channel(self, compressed: bool) -> ZeroCopyChannel:
         return self.channels[compressed]
 
+    def _request(self, announce: messages.Announce, message: SendOp) -> None:
+        self.channel(announce.compressed).send(message)
+
     @property
     def poll_events(self) -> int:
         """The events to poll for."""
-        return select.POLLIN | select.POLLOUT if self.unsent else select.POLLIN
+        return select.POLLIN | select.POLLOUT if self.outbox else select.POLLIN
+
+
+class FrameListener(Protocol):
+    """Interprets frames about messages."""
+
+    def announced(self, peer: Peer, announce: messages.Announce) -> None:
+        """A message is about to arrive from the peer."""
+
+    def started(self, peer: Peer, announce: messages.Announce) -> RecvOp:
+        """A message arrives from the peer by and by: return where to put it."""
+
+    def taken(self, number: int) -> None:
+        """A receive of the peer has taken a synchronous message."""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
-from softnic.comm.constants import ANY_TAG, PROC_NULL
+from softnic.comm.arrivals import Arrival, PendingRecv
+from softnic.comm.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from softnic.comm.errors import CommError
-from softnic.comm.matching import Arrival, Matcher, PendingRecv
+from softnic.comm.matching import Matcher
 from softnic.comm.message_target import MessageTarget
 from softnic.comm.progress import Progress
 from softnic.comm.status import Status, fill_empty
@@ -55,6 +56,16 @@ class Operation:
 
     def cancel(self) -> None:
         """Give it up, if that is still possible."""
+
+
+_sent_at_once: dict[str, Operation] = {}
+
+
+def sent_at_once(call: str) -> Operation:
+    """Return the operation of a call that has sent its message before it returns."""
+    if (operation := _sent_at_once.get(call)) is None:
+        operation = _sent_at_once[call] = Operation(call, ANY_SOURCE)
+    return operation
 
 
 class MessageEngine:
@@ -114,12 +125,14 @@ class MessageEngine:
     def enter(self, operation: MessageOperation) -> None:
         """Attend to an operation until it is settled."""
         self._operations[operation] = None
-        self._update_background()
+        if len(self._operations) == 1:
+            self._update_background()
 
     def leave(self, operation: MessageOperation) -> None:
         """Attend to an operation no longer."""
         self._operations.pop(operation, None)
-        self._update_background()
+        if not self._operations:
+            self._update_background()
 
     def _update_background(self) -> None:
         if self._operations and self not in background:
@@ -220,7 +233,10 @@ class RecvOperation(MessageOperation):
         self._receive = PendingRecv(*place, target.place)
         self._cancelled = False
         engine.matcher.begin_receive(self._receive, message)
-        self.begin()
+        if self._receive.message is None:
+            engine.enter(self)
+        else:
+            self.begin()
 
     def _check(self) -> bool:
         if self._cancelled:

@@ -20,13 +20,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
 
 from softnic.comm import messages
 from softnic.comm.errors import CommError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, Heartbeat
+from softnic.comm.inbox import READ_BYTES
 from softnic.comm.offload_queue import Failure, OffloadQueue
-from softnic.comm.peer import Mesh, Peer
+from softnic.comm.peer import FrameListener, Mesh, Peer
 from softnic.comm.transport import Transport
 from softnic.comm.waiting import BackgroundPoll, Waker
 
@@ -34,20 +35,11 @@ GONE_S = 2.0
 """How long a call may go on when a rank is gone: the 5 s of the contract less the time to notice."""
 LAST_WORDS_S = 0.5
 """When the work queue fails: the time for other ranks to say why."""
-_READ_BYTES = 256 << 10
+_READS = 8
+"""Of one connection, before others have their turn."""
 _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _ENDED = {errno.ECONNRESET, errno.EPIPE}
 """Errors when a rank's process ends; its data may still arrive. Others come from a NIC or a network."""
-
-
-class FrameListener(Protocol):
-    """Interprets frames about messages."""
-
-    def announced(self, peer: Peer, announce: messages.Announce) -> None:
-        """A message is about to arrive from the peer."""
-
-    def taken(self, number: int) -> None:
-        """A receive of the peer has taken a synchronous message."""
 
 
 class Progress:
@@ -55,7 +47,8 @@ class Progress:
 
     def __init__(self, rank: int, connections: Mesh, transport: Transport | None) -> None:
         self.rank = rank
-        self.peers = {other: Peer(other, sockets) for other, sockets in connections.items()}
+        received = memoryview(bytearray(READ_BYTES))
+        self.peers = {other: Peer(other, sockets, received) for other, sockets in connections.items()}
         self.listener: FrameListener | None = None
         self.queue: OffloadQueue | None = None
         """Requests to this rank's NIC."""
@@ -74,7 +67,6 @@ class Progress:
         self._by_fd: dict[int, Peer] = {}
         self._waker = Waker()
         self._poll.register(self._waker.fd, select.POLLIN)
-        self._received = memoryview(bytearray(_READ_BYTES))
         self._queue_events = 0
         self._deadline = 0.0
         """When a call must be complete, once a rank is gone; 0: none is."""
@@ -103,9 +95,9 @@ class Progress:
         if (queue := self.queue) is not None:
             queue.wakers.append(self._waker)
         try:
+            self._advance()
             while True:
-                self._advance()
-                if done() and not any([peer.unsent for peer in self.peers.values()]):
+                if done() and not any([peer.outbox.frames for peer in self.peers.values()]):
                     return
                 self._check_queue()
                 self._wait()
@@ -129,11 +121,9 @@ class Progress:
 
     def notify(self) -> None:
         """Have the other threads that wait look again."""
-        if self._polling:
-            self._waker.wake()
         if self._followers:
             self._changed.notify_all()
-        for waker in list(self.wakers):
+        for waker in [*self.wakers, *([self._waker] if self._polling else ())]:
             waker.wake()
 
     def _check_queue(self) -> None:
@@ -151,6 +141,7 @@ class Progress:
             finally:
                 self._followers -= 1
             self._check_open()
+            self._advance()
             return
         self._polling = True
         self._changed.release()
@@ -161,7 +152,10 @@ class Progress:
             self._polling = False
         self._check_open()
         self._check_heartbeat(bool(ready))
-        self._process(ready)
+        if self._process(ready):
+            self._advance()
+        else:
+            self.advance_channels()
         if self._followers:
             self._changed.notify_all()
 
@@ -176,12 +170,16 @@ class Progress:
         if self.over:
             raise CommError(self.over)
 
-    def _process(self, ready: list[tuple[int, int]]) -> None:
+    def _process(self, ready: list[tuple[int, int]]) -> bool:
+        """Handle what has happened to connections; return whether the work queue needs attention, too."""
+        peers = 0
         for fd, events in ready:
             if (peer := self._by_fd.get(fd)) is not None:
                 self._handle(peer, events)
+                peers += 1
             elif fd == self._waker.fd:
                 self._waker.clear()
+        return not 0 < peers == len(ready)
 
     def watch(self, fd: int, events: int) -> None:
         """Have `run` call `done` whenever this file descriptor is ready, too."""
@@ -192,10 +190,9 @@ class Progress:
 
     def _advance(self) -> None:
         """Handle completions, and post what can be posted after them."""
-        if self.queue is None:
-            return
-        self.queue.advance()
-        self.advance_channels()
+        if self.queue is not None:
+            self.queue.advance()
+            self.advance_channels()
 
     def advance_channels(self) -> None:
         """Post the parts of messages that can be posted now."""
@@ -298,45 +295,50 @@ class Progress:
     def post(self, peer: Peer, frame: messages.Frame) -> None:
         """Queue a frame and send what the connection takes at once; nothing to a rank that is absent."""
         if not peer.absent:
-            peer.unsent += messages.pack(frame)
-            self._flush(peer)
+            peer.outbox.post(messages.pack(frame))
 
-    def _flush(self, peer: Peer) -> None:
-        try:
-            if peer.unsent:
-                del peer.unsent[: peer.control.send(peer.unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            peer.unsent.clear()  # the error is reported by reading, after the last frames of the peer
+    def receive(self, peer: Peer) -> None:
+        """Handle what has arrived from a peer. Raises CommError."""
+        if peer.control.fileno() in self._by_fd:
+            self._read(peer)
 
     def _handle(self, peer: Peer, events: int) -> None:
         if events & select.POLLOUT:
-            self._flush(peer)
-        if not events & (select.POLLIN | _BROKEN):
-            return
-        try:
-            count = peer.control.recv_into(self._received)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._closed(peer, error)
-            return
-        if not count:
-            self._closed(peer, "it closed the connection without a word")
-            return
-        try:
-            for frame in peer.reader.feed(self._received[:count]):
-                self._on_frame(peer, frame)
-        except ValueError as error:
-            if isinstance(error, CommError):
-                raise
-            raise CommError(f"rank {peer.rank} sent nonsense: {error}", rank=peer.rank) from error
+            peer.outbox.flush()
+        if events & (select.POLLIN | _BROKEN):
+            self._read(peer)
+
+    def _read(self, peer: Peer) -> None:
+        listener = self.listener
+        assert listener is not None
+        for _ in range(_READS):
+            try:
+                count = peer.inbox.read(peer.control)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._closed(peer, error)
+                return
+            if not count:
+                self._closed(peer, "it closed the connection without a word")
+                return
+            try:
+                for frame in peer.inbox.frames(count, partial(listener.started, peer)):
+                    if type(frame) is messages.Announce:
+                        listener.announced(peer, frame)
+                    else:
+                        self._on_frame(peer, frame)
+            except ValueError as error:
+                if isinstance(error, CommError):
+                    raise
+                raise CommError(f"rank {peer.rank} sent nonsense: {error}", rank=peer.rank) from error
+            if not peer.inbox.is_full(count):
+                return
 
     def _closed(self, peer: Peer, why: str | OSError) -> None:
         if self._by_fd.pop(peer.control.fileno(), None) is not None:
             self._poll.unregister(peer.control)
-        peer.unsent.clear()
+        peer.outbox.clear()
         if peer.left is None:
             peer.gone = why
             self._deadline = self._deadline or time.monotonic() + GONE_S
@@ -348,10 +350,8 @@ class Progress:
         match frame:
             case messages.Waiting():
                 peer.waiting = frame if frame.number else None
-            case messages.Announce():
-                self.listener.announced(peer, frame)
             case messages.Credit():
-                peer.credit += frame.size
+                peer.outbox.credit += frame.size
             case messages.Taken():
                 self.listener.taken(frame.number)
             case messages.Abort():
@@ -371,12 +371,11 @@ class Progress:
         for peer in self.peers.values():
             if peer.absent:
                 continue
-            peer.unsent += messages.pack(frame)
+            peer.outbox.post(messages.pack(frame))
             poll = select.poll()
             poll.register(peer.control, select.POLLOUT)
-            self._flush(peer)
-            while peer.unsent and poll.poll(wait_s * 1000):
-                self._flush(peer)
+            while peer.outbox and poll.poll(wait_s * 1000):
+                peer.outbox.flush()
 
     def _end(self, why: str) -> None:
         self.over = self.over or why

@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 from softnic.collectives.elements import name_of
 from softnic.comm import messages
+from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError
-from softnic.comm.matching import Arrival, Matcher, PendingRecv
+from softnic.comm.matching import Matcher
 from softnic.comm.waiting import Waker
 from softnic.comm.zerocopy_channel import SendOp
 

@@ -52,6 +52,13 @@ class Request(PublicNames, RequestSets):
         else:
             raise TypeError(f"a Request is expected, not a {type(request).__name__}")
 
+    @staticmethod
+    def for_operation(operation: Awaited) -> Request:
+        """Return the Request of an operation."""
+        made = object.__new__(Request)
+        made._shared = SharedRequest(operation)
+        return made
+
     def _share(self, shared: SharedRequest) -> None:
         """Become another name of a Request. Raises TypeError if that is not of this class's kind."""
         kind = type(self)
@@ -220,6 +227,8 @@ class Request(PublicNames, RequestSets):
 
 class SharedRequest:
     """What all names of a Request share."""
+
+    __slots__ = ("__weakref__", "_handle", "kind", "operation", "restart")
 
     def __init__(self, operation: Awaited | None) -> None:
         self.operation = operation

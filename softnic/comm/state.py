@@ -17,8 +17,8 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from softnic import codecs
 from softnic.comm import messages
@@ -118,8 +118,7 @@ class CommunicatorState:
     def ended(self) -> bool:
         return bool(self._ended)
 
-    @contextmanager
-    def call(self, name: str, *, refusable: bool = True) -> Iterator[CommConnections]:
+    def call(self, name: str, *, refusable: bool = True) -> CallScope:
         """Context of a communication call. The first one makes the connections.
 
         Parameters
@@ -127,32 +126,32 @@ class CommunicatorState:
         name
             Of the call, for errors.
         refusable
-            Whether the communicator remains usable after an error before the call has posted anything. Otherwise every
-            error ends it.
+            Whether the communicator remains usable after an error before the call has posted anything.
         """
-        where = f"{name} on rank {self.launch.rank}"
-        with self._lock:
-            posted_before, checked = None, False
-            try:
-                self._check(where, name)
-                checked = True
-                connections = self._connected()
-                posted_before = connections.calls if refusable else None
-                yield connections
-                if self._ended:  # another thread has seen a request fail
-                    self._fail(self._ended, self._at_fault)
-                self._refused = ""
-            except BaseException as error:
-                failure = failure_of(error, name, where, self.launch.rank) if checked else None
-                if posted_before is not None and self._leaves_usable(error, posted_before):
-                    self._refused = str(failure) if failure is not None else f"{where}: {type(error).__name__}: {error}"
-                elif checked:
-                    self._end_call(error, failure, where)
-                if isinstance(raised := failure or error, CommError):
-                    self.handle(raised)
-                if failure is None:
-                    raise
-                raise failure from (error.__cause__ if isinstance(error, CommError) else error)
+        _ = self.launch  # first of all errors
+        return CallScope(self, self._lock, name, refusable)
+
+    def _begin_call(self, context: CallScope) -> CommConnections:
+        """Start a call, with the lock held. Raises CommError."""
+        self._check(context.name)
+        context.checked = True
+        connections = self._connections or self._connected()
+        if context.refusable:
+            context.posted_before = connections.calls
+        return connections
+
+    def _failed_call(self, context: CallScope, error: BaseException) -> BaseException:
+        """Return what a call raises that has failed, with the lock held; it may end the communicator."""
+        name, rank = context.name, self.launch.rank
+        where = f"{name} on rank {rank}"
+        failure = failure_of(error, name, where, rank) if context.checked else None
+        if context.posted_before is not None and self._leaves_usable(error, context.posted_before):
+            self._refused = str(failure) if failure is not None else f"{where}: {type(error).__name__}: {error}"
+        elif context.checked:
+            self._end_call(error, failure, where)
+        if isinstance(raised := failure or error, CommError):
+            self.handle(raised)
+        return raised
 
     def handle(self, error: CommError) -> None:
         """Have the error handler act on an error."""
@@ -192,12 +191,14 @@ class CommunicatorState:
         else:
             self._fail(failure.told or str(failure), failure.rank)
 
-    def _check(self, where: str, name: str) -> None:
+    def _check(self, name: str) -> None:
         """Raises CommError if no call can be made."""
         if self._begun and os.getpid() != self._process and not self._ended:
+            where = f"{name} on rank {self.launch.rank}"
             raise CommError(f"{where}: the connections belong to the process that this one was forked from", call=name)
         self._advance_queue()
         if self._ended:
+            where = f"{name} on rank {self.launch.rank}"
             what = "the communicator is no more" if self._joined else "the ranks could not join"
             raise CommError(f"{where}: {what}: {self._ended}", rank=self._at_fault, call=name)
 
@@ -332,6 +333,51 @@ class CommunicatorState:
         self._starting = threading.Lock()
         if self._connections is not None and os.getpid() != self._process:
             self._connections.close(Failure(None, ""))
+
+
+class CallScope:
+    """The context of one call (CommunicatorState.call). The communicator's lock is held meanwhile."""
+
+    __slots__ = ("_lock", "_state", "checked", "name", "posted_before", "refusable")
+
+    def __init__(self, state: CommunicatorState, lock: threading.RLock, name: str, refusable: bool) -> None:
+        self._state = state
+        self._lock = lock
+        self.name = name
+        self.refusable = refusable
+        self.checked = False
+        """The communicator could be used when it began."""
+        self.posted_before: int | None = None
+        """Number of collectives before it, if it is refusable."""
+
+    def __enter__(self) -> CommConnections:
+        self._lock.acquire()
+        try:
+            return self._state._begin_call(self)
+        except BaseException as error:
+            self._raise(error)
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        state = self._state
+        if error is not None:
+            self._raise(error)
+            return
+        try:
+            if state._ended:  # another thread has seen a request fail
+                state._fail(state._ended, state._at_fault)
+            state._refused = ""
+        finally:
+            self._lock.release()
+
+    def _raise(self, error: BaseException) -> None:
+        """End the call, and raise its error unless that is `error` itself."""
+        try:
+            raised = self._state._failed_call(self, error)
+        finally:
+            self._lock.release()
+        if raised is not error:
+            raise raised from (error.__cause__ if isinstance(error, CommError) else error)
 
 
 _open_states: weakref.WeakSet[CommunicatorState] = weakref.WeakSet()

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from softnic.comm import attributes, buffers, constants, messages
 from softnic.comm.administration import Administration
+from softnic.comm.arrivals import OWN_TAGS, PendingRecv
 from softnic.comm.base import Base
 from softnic.comm.bootstrap.launch import NOWHERE
 from softnic.comm.connections import CommConnections
@@ -25,7 +26,6 @@ from softnic.comm.constants import UNDEFINED
 from softnic.comm.errors import CommError
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
-from softnic.comm.matching import OWN_TAGS, PendingRecv
 from softnic.comm.object_exchange import gather_objects
 from softnic.comm.objects import ObjectCollectives
 from softnic.comm.p2p import PointToPoint

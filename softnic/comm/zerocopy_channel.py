@@ -47,8 +47,8 @@ class SendOp(MessageTransfer):
 
     __slots__ = ("taken",)
 
-    def __init__(self, data: memoryview, codec: str = "") -> None:
-        super().__init__(data, data.nbytes, codec)
+    def __init__(self, data: memoryview, codec: str = "", size: int | None = None) -> None:
+        super().__init__(data, data.nbytes if size is None else size, codec)
         self.taken = True
         """A receive has taken it, or it is not synchronous."""
 

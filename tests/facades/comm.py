@@ -22,7 +22,8 @@ from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.groups import Group
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
-from softnic.comm.peer import CREDIT_BYTES, Peer
+from softnic.comm.outbox import CREDIT_BYTES
+from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
 from softnic.comm.state import CommunicatorState
@@ -133,7 +134,7 @@ def send_control_bytes(comm: Communicator, data: bytes) -> None:
 
 def send_credit(comm: Communicator, dest: int) -> int:
     """Return the bytes of inline messages that a rank may send to another one now."""
-    return connections_of(comm).progress.peers[dest].credit
+    return connections_of(comm).progress.peers[dest].outbox.credit
 
 
 def offload_queue(comm: Communicator) -> OffloadQueue:
