@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -203,7 +204,27 @@ def _replies() -> Iterator[bytes]:
     yield b'{"type":"StreamInfo","state":"\\","local":["10.77.0.1"],"peer":[[{}]],"srtt":9e99'
 
 
+def _calls() -> Iterator[bytes]:
+    """Each call of the preloaded library, with a reply of each kind."""
+    addresses = (
+        struct.pack("<H2s4s8x", socket.AF_INET, b"\0P", bytes([10, 77, 0, 1])),
+        struct.pack("<H2s4x12s4s4x", socket.AF_INET6, b"\0P", bytes(10) + b"\xff\xff", bytes([10, 77, 0, 1])),
+    )
+    for reply in _replies():
+        for which in range(12):
+            yield bytes([0, 1, which, 104]) + bytes(104) + reply
+            yield bytes([1, which % 2, which, 8]) + struct.pack("ii", 1, 5) + reply
+        for call in range(4):
+            for each in addresses:
+                yield bytes([2 + call, call % 2, len(each)]) + each + b"\x20" + reply
+        yield bytes([7, 0, 0, 0, 5]) + b"node1" + reply
+        yield bytes([8, 0, 0, 0, 40]) + bytes(40) + reply
+    table = b"5000=bounded:10,6000=bfp:7"
+    yield bytes([6, 0]) + struct.pack("<H", 6000) + bytes([len(table)]) + table
+
+
 _SEEDS = {
+    "calls": _calls,
     "cut": _cut,
     "encode": _encode,
     "flow": _flow,
