@@ -25,14 +25,18 @@ from softnic.torch.untraced import untraced
 from softnic.torch.work import SoftnicWork
 
 
-class ShardGather(AllGather):
-    """The all-gather of a sharded module's weights."""
+class _ShardExchange:
+    """What both exchanges of a sharded module have in common."""
 
     def __init__(self, compression: Compression) -> None:
         self._compression = compression
 
     def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         return torch.empty(*size, dtype=dtype, device=device)
+
+
+class ShardGather(_ShardExchange, AllGather):
+    """The all-gather of a sharded module's weights."""
 
     @untraced
     def __call__(
@@ -43,14 +47,8 @@ class ShardGather(AllGather):
         return work if async_op else _wait(work)
 
 
-class GradientScatter(ReduceScatter):
+class GradientScatter(_ShardExchange, ReduceScatter):
     """The reduce-scatter of a sharded module's gradients."""
-
-    def __init__(self, compression: Compression) -> None:
-        self._compression = compression
-
-    def allocate(self, size: Sequence[Any], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        return torch.empty(*size, dtype=dtype, device=device)
 
     @untraced
     def __call__(

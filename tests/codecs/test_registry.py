@@ -10,18 +10,10 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from tests.codecs.cases import RANGES
 from tests.facades.native import lib
 
 EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:16", "mx:e4m3"]
-RANGES = {
-    "inceptionn": range(1, 24),
-    "bounded": range(1, 24),
-    "bfp": range(3, 16),
-    "truncate": range(8, 33),
-    "rht": range(3, 7),
-    "exact": range(16, 33, 16),
-    "mx": ("e4m3", "e5m2", "e2m3", "e2m1"),
-}
 
 
 def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

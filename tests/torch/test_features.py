@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from softnic import Cluster
+from tests.torch import jobs
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 FEATURES = [
     "devices",
     "object device",
@@ -45,18 +39,7 @@ Results = list[dict[str, bool]]
 
 
 def results_of(nodes: int, directory: Path) -> Results:
-    command = [sys.executable, "-m", "tests.torch.featured", str(directory)]
-    with Cluster(nodes=nodes) as cluster:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environments = [os.environ | cluster.env(rank) for rank in range(nodes)]
-        ranks = [subprocess.Popen(command, env=each, cwd=ROOT, **pipes) for each in environments]
-        outputs = [rank.communicate(timeout=300) for rank in ranks]
-    found = []
-    for output, errors in outputs:
-        lines = [json.loads(line[7:]) for line in output.splitlines() if line.startswith("RESULT ")]
-        assert lines, errors
-        found += lines
-    return found
+    return [line for lines in jobs.results("featured", nodes, directory) for line in lines]
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from softnic import Cluster
 from tests.daemon.nics import TOLD_S
+from tests.torch import jobs
 
 pytestmark = pytest.mark.slow
 
@@ -25,18 +21,12 @@ BIASES_AND_THE_LAST = ["0.bias", "2.bias", "3.weight", "3.bias"]
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the results of rank 0, and those of rank 1 before it was killed."""
     store = tmp_path_factory.mktemp("job") / "store"
-    command = [sys.executable, "-m", "tests.torch.trained", str(store)]
-    with Cluster(nodes=2, rate="1gbit", delay="20us", loss="0.1%", seed=5) as cluster:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environments = [os.environ | cluster.env(rank) for rank in range(2)]
-        ranks = [subprocess.Popen(command, env=each, cwd=ROOT, **pipes) for each in environments]
-        outputs = [rank.communicate(timeout=300) for rank in ranks]
+    links = {"rate": "1gbit", "delay": "20us", "loss": "0.1%", "seed": 5}
     found: dict[str, Any] = {"ranks": []}
-    for output, errors in outputs:
-        lines = [json.loads(line[7:]) for line in output.splitlines() if line.startswith("RESULT ")]
-        assert lines, errors
-        found["ranks"].append(lines[0])
-        found |= {} if len(lines) < 2 else lines[1]
+    for first, *others in jobs.results("trained", 2, store, **links):
+        found["ranks"].append(first)
+        for other in others:
+            found |= other
     return found
 
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from softnic import Cluster
 from tests import needs
+from tests.torch import jobs
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 RANKS = 4
 
 
@@ -24,18 +18,8 @@ RANKS = 4
 def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Return each rank's results."""
     needs.module("torch")
-    command = [sys.executable, "-m", "tests.torch.sharded", str(tmp_path_factory.mktemp("job"))]
-    with Cluster(nodes=RANKS, rate="1gbit", delay="20us") as cluster:
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        environments = [os.environ | cluster.env(rank) for rank in range(RANKS)]
-        ranks = [subprocess.Popen(command, env=each, cwd=ROOT, **pipes) for each in environments]
-        outputs = [rank.communicate(timeout=300) for rank in ranks]
-    found = []
-    for output, errors in outputs:
-        lines = [json.loads(line[7:]) for line in output.splitlines() if line.startswith("RESULT ")]
-        assert lines, errors
-        found.append(lines[0])
-    return found
+    directory = tmp_path_factory.mktemp("job")
+    return [lines[0] for lines in jobs.results("sharded", RANKS, directory, rate="1gbit", delay="20us")]
 
 
 @pytest.mark.parametrize("how", ["fp32", "bf16", "kept", "over two"])
