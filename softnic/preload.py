@@ -52,7 +52,7 @@ def environment(nic: str | os.PathLike[str], base: Mapping[str, str] = os.enviro
 
 
 def obstacle(program: str | os.PathLike[str]) -> str:
-    """Return why a program would run as without the library; empty if it uses a NIC as far as its file tells.
+    """Return why the library has no effect in a program; empty if its file shows no such reason.
 
     The library takes the place of calls of the C library, in programs that the dynamic linker loads.
     """

@@ -218,7 +218,7 @@ class FastTurn:
         return stream, stream.connection
 
     def _loop_back(self) -> None:
-        """Have the NIC receive what C could not of the last segment to this node itself."""
+        """Have the NIC receive the frames of the last loopback segment that C could not receive."""
         self._nic.loop_back(self._segmenter.copy(0).select(slice(self.c.looped, None)))
 
     def _send_rest(self) -> None:

@@ -21,7 +21,7 @@ ADDRESS, GATEWAY, NAME_SERVER = "10.0.2.100", "10.0.2.2", "10.0.2.3"
 PROGRAMS = ("slirp4netns", "pasta")
 _READY_FD = 3
 _MTU = 65520
-"""The largest of slirp4netns, which needs few packets then."""
+"""The largest MTU of slirp4netns, for the fewest packets."""
 
 
 def resolver_file(directory: Path) -> Path:

@@ -20,7 +20,7 @@ from softnic.ipc.work_queue import WorkRequest
 
 _REDUCING = frozenset({"allreduce", "reduce", "reduce_scatter", *schedule.SCANS})
 _SENDS_CONTRIBUTIONS = _REDUCING.union(schedule.EXCHANGES)
-"""Collectives whose first block that a rank sends is what it contributed, not a result."""
+"""Collectives in which a rank first sends its own contribution, not a result."""
 _ROOTED = frozenset({"reduce", "bcast", "gather", "scatter"})
 _ROUNDED = frozenset({"allreduce", "reduce"})
 """Collectives whose owner of a block keeps what the codec makes of it. In a reduce_scatter, nobody else gets it."""

@@ -82,7 +82,7 @@ _decode: Callable[[bytearray], EngineMessage] = msgspec.msgpack.Decoder(EngineMe
 
 
 HEADER_START = framing.pack(CollectiveHeader(0, "", "", "", "", (), "", 0, ""))[4:6]
-"""Of the message behind its length: that it is a CollectiveHeader."""
+"""The bytes behind the length of a message that say that it is a CollectiveHeader."""
 
 
 def pack(message: EngineMessage) -> bytes:

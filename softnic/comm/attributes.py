@@ -72,7 +72,7 @@ def delete_all(of: Any, values: MutableMapping[int, Any]) -> None:
 
 
 def copy_all(of: Any, values: MutableMapping[int, Any], to: MutableMapping[int, Any]) -> None:
-    """Attach to a copy of an object what its keys say. Raises ArgumentError if a function fails."""
+    """Copy attributes to the copy of an object, as their keys define. Raises ArgumentError if a function fails."""
     for key, value in values.items():
         copy = _keys[key].copy
         copied = _called(copy, of, key, value) if callable(copy) else value if copy else NotImplemented

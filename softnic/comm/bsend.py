@@ -50,14 +50,14 @@ class AttachedBuffer:
             )
 
     def keep(self, operation: SendOperation, size: int) -> None:
-        """Take a message that was begun."""
+        """Account for a message that is being sent."""
         self._messages = {each: kept for each, kept in self._messages.items() if not each.settled}
         if not operation.settled:
             self._messages[operation] = size + BSEND_OVERHEAD
 
     @property
     def messages(self) -> list[SendOperation]:
-        """Those that are not sent yet."""
+        """The messages that are not sent yet."""
         return [operation for operation in self._messages if not operation.settled]
 
 

@@ -1,11 +1,12 @@
 """codec = "either:SPARSE,DENSE": the codec of a reduction by what its data is, the same one on all ranks.
 
-The ranks add up which of some words, at the same places in all buffers, are not zero. So all of them know what share of
-the contributions is zero, and of the sum, where no two contributions cancel. If at most one word in eight of both
-together is not zero, SPARSE is used, else DENSE: up to there `bounded` is shorter than four bits a word even if all
-its vectors have 16 bits, and it leaves zeros as they are. The result has the bits of a call that names this codec.
+Each rank notes which words of a sample, the same places in all buffers, are not zero, and the ranks add these notes up.
+The total says what share of the contributions is zero, and of the sum, unless contributions cancel. If at most one word
+in eight of both together is not zero, SPARSE is used, else DENSE: up to there `bounded` is shorter than four bits a
+word even if all its vectors have 16 bits, and it leaves zeros as they are. The result has the bits of a call that names
+this codec.
 
-The question takes a round trip, so buffers shorter than ASKED_BYTES, which gain little, have DENSE.
+Adding up takes a round trip, so buffers shorter than ASKED_BYTES, which gain little, use DENSE.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from softnic.comm.operators import SUM
 NAME = "either"
 DEFAULT = "bounded:10,rht:4"
 ASKED_BYTES = 1 << 20
-"""From here on the question costs less than the wrong codec would, at 100 Mbit/s (docs/codecs.md)."""
+"""From this size on, asking all ranks costs less than the wrong codec, at 100 Mbit/s (docs/codecs.md)."""
 _BURST, _BURSTS = 8, 256
-"""Words that `bounded` codes together, and how many of these are looked at."""
+"""Words that `bounded` encodes together, and how many such groups are sampled."""
 _GOLDEN = 0x9E3779B1
-"""Of 2^32: multiples of it fall evenly, and in step with no layout of tensors."""
+"""2^32 divided by the golden ratio: multiples modulo 2^32 are spread evenly, unlike the rows of any tensor."""
 
 
 @dataclass(frozen=True)
 class EitherCodec:
-    """Two codecs, of which every reduction takes one."""
+    """Two codecs, one of which is chosen for each reduction."""
 
     sparse: Codec
     """For data of mostly zeros."""
@@ -71,7 +72,7 @@ def either_of(codec: Any) -> EitherCodec | None:
 
 
 def nonzero(array: Array) -> npt.NDArray[np.uint16]:
-    """Return 1 for each word looked at that is not zero, else 0. All arrays of a length are looked at alike."""
+    """Return, for a sample of words, 1 where a word is not zero. Arrays of one length have the same sample."""
     bursts = array[: array.size // _BURST * _BURST].reshape(-1, _BURST)
     places = np.arange(_BURSTS, dtype=np.uint64) * np.uint64(_GOLDEN) % np.uint64(1 << 32)
     looked_at = bursts[(places * np.uint64(len(bursts)) >> np.uint64(32)).astype(np.intp)].ravel()
@@ -81,12 +82,12 @@ def nonzero(array: Array) -> npt.NDArray[np.uint16]:
 
 
 def mostly_zeros(counts: npt.NDArray[np.uint16], size: int) -> bool:
-    """Whether of `size` contributions and their sum together at most an eighth is not zero.
+    """Return whether at most an eighth of the contributions and the sum, taken together, is not zero.
 
     Parameters
     ----------
     counts
-        By word, how many ranks have something else than zero.
+        For each word of the sample, the number of ranks where it is not zero.
     size
         The number of ranks.
     """

@@ -161,7 +161,7 @@ class InterCalls(Administration):
         return found if root == ROOT else None
 
     def _one_each(self, items: Any) -> list[Any]:
-        """Return one object for each rank of the other group; None stands for as many Nones. Raises ValueError."""
+        """Return one object for each rank of the other group; None: each is None. Raises ValueError."""
         size = self._groups().remote_size
         listed = [None] * size if items is None else list(items)
         if len(listed) != size:

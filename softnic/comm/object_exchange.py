@@ -17,7 +17,7 @@ from softnic.comm.collective_parts import BlockArgs
 from softnic.comm.connections import CommConnections
 
 SLOT_BYTES = 512
-"""Of each object in the first exchange, its length included. A second one has what longer objects have beyond it."""
+"""Bytes of each object in the first exchange, its length included. A second one moves the rest of longer objects."""
 _LENGTH_BYTES = 8
 HEAD_BYTES = SLOT_BYTES - 2 * _LENGTH_BYTES
 _BYTES: np.dtype[Any] = np.dtype(np.uint8)

@@ -56,7 +56,7 @@ class QueueOwner(Protocol):
 
 
 class StatusFields(Protocol):
-    """What a completed request describes itself to."""
+    """Receives the source, tag and size of a completed request."""
 
     def fill(self, source: int, tag: int, count: int) -> None:
         """Set the source and tag, -1 for none, and the size in bytes."""

@@ -1,4 +1,4 @@
-"""The calls of MPI that go on after a rank is lost, for communicators that never do: all their ranks are there."""
+"""The calls of MPI for fault tolerance. Here a lost rank ends its communicators, so there is never a failed rank."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from softnic.comm.operators import OPS
 from softnic.comm.request import Request
 
 _AGREE_TAG = -1
-"""Below those of neighbours."""
+"""A tag that messages to neighbours do not have."""
 
 
 class Survivors:
-    """A lost rank ends its communicators on all others. Until then none has failed, and Agree and Shrink lose none."""
+    """Calls about failed ranks. A communicator that works has none, so Agree and Shrink include all ranks."""
 
     def Is_revoked(self) -> bool:
         """Return False: no communicator can be revoked."""

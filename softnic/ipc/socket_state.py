@@ -227,7 +227,7 @@ def on_attach(fd: int, state: SocketState) -> None:
 
 
 def on_accept(fd: int, state: SocketState) -> None:
-    """To be called when a stream's file descriptor was received. Its number is known to other processes from here."""
+    """To be called when a stream's file descriptor was received. Other processes can look up its stream then."""
     register(fd, state)
     name_end(fd, state.stream)
     with _detached_lock:

@@ -12,7 +12,7 @@ from softnic.mpi4py import environment
 
 
 def main() -> None:
-    """Become the interpreter of the program."""
+    """Replace this process by a Python interpreter that runs the program."""
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], {**os.environ, **environment(os.environ)})
 
 

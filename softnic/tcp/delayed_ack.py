@@ -18,7 +18,7 @@ from softnic._flow import DelayedAckFields, Memory
 
 NEVER = float("inf")
 _NEVER_LIKELY = 1 << 60
-"""As many replies in a row as no application gives."""
+"""More replies in a row than any application gives."""
 
 
 class DelayedAck(DelayedAckFields):

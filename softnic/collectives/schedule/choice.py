@@ -19,13 +19,13 @@ from softnic.collectives.schedule.tree import RADIX
 TREE_BYTES = 1 << 16
 """Of a buffer: shorter ones go by a tree. Measured, with 4 ranks (docs/algorithms.md)."""
 DIRECT_BYTES = 4 << 20
-"""What TCP sends to a rank at once, at most: its windows. Longer buffers do not fit the queues there."""
+"""The windows of TCP. With longer buffers, senders to the same rank overflow the queue in front of it."""
 RING_RANKS = 16
 """More ranks than these do not form a single ring."""
 RELATIVE = {"inceptionn", "bfp", "truncate", "rht", "mx"}
 """Codecs whose error grows with the magnitude of what they round: partial sums are never rounded."""
 GATHERED_BYTES = 1 << 20
-"""That one rank may receive where short buffers go to it, before they are compressed."""
+"""Limit of what a single rank receives when all ranks send it their short buffers, before compression."""
 
 
 def choose(collective: str, nbytes: int, size: int, codec: str = "") -> str:

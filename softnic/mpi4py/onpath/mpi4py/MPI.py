@@ -31,7 +31,7 @@ WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no":
 
 
 def option(name: str, default: Any) -> Any:
-    """Return what the environment, or else `mpi4py.rc`, says of an option; the latter is set to it."""
+    """Return an option from the environment, else from `mpi4py.rc`, where that of the environment is stored."""
     rc = getattr(sys.modules["mpi4py"], "rc", None)
     text = os.environ.get(f"MPI4PY_RC_{name.upper()}")
     if text is None:
@@ -47,7 +47,7 @@ def option(name: str, default: Any) -> Any:
 
 
 def chosen(name: str, default: Any, known: dict[Any, Any]) -> Any:
-    """Return what an option means; a value that means nothing is warned of."""
+    """Return the value of `known` that an option selects. Warns of an unknown option value and uses the default."""
     value = option(name, default)
     if value not in known:
         warnings.warn(f"mpi4py.rc.{name}: unexpected value {value!r}", RuntimeWarning, stacklevel=2)
