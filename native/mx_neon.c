@@ -4,8 +4,8 @@
 #ifdef SN_HAVE_NEON
 #include <arm_neon.h>
 
+#include "codes.h"
 #include "mx.h"
-#include "rht.h"
 
 #define SN_MX_INLINE static SN_INLINE
 
@@ -73,13 +73,13 @@ SN_MX_INLINE void store_row(uint8_t *out, sn_mx_format f, row elements)
     uint8_t bytes[SN_MX_BLOCK_WORDS];
     vst1q_u8(bytes, elements.val[0]);
     vst1q_u8(bytes + 16, elements.val[1]);
-    sn_rht_pack(out, bytes, SN_MX_BLOCK_WORDS, (int)f.bits);
+    sn_pack_codes(out, bytes, SN_MX_BLOCK_WORDS, (int)f.bits);
 }
 
 SN_MX_INLINE row load_row(const uint8_t *in, sn_mx_format f)
 {
     uint8_t bytes[SN_MX_BLOCK_WORDS];
-    sn_rht_unpack(in, bytes, SN_MX_BLOCK_WORDS, (int)f.bits);
+    sn_unpack_codes(in, bytes, SN_MX_BLOCK_WORDS, (int)f.bits);
     return (row){{vld1q_u8(bytes), vld1q_u8(bytes + 16)}};
 }
 

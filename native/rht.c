@@ -108,7 +108,7 @@ uint8_t *sn_rht_put(uint8_t *out, int b, const uint8_t *words, unsigned m)
         return out + 4 * m;
     }
     quantise(block, m, scale, b, codes);
-    return sn_rht_pack(out, codes, m, b);
+    return sn_pack_codes(out, codes, m, b);
 }
 
 const uint8_t *sn_rht_take(const uint8_t *in, const uint8_t *end, int b, uint8_t *words, unsigned m)
@@ -126,7 +126,7 @@ const uint8_t *sn_rht_take(const uint8_t *in, const uint8_t *end, int b, uint8_t
         memcpy(words, in, 4 * m);
     } else {
         uint8_t codes[SN_RHT_BLOCK_WORDS];
-        sn_rht_unpack(in, codes, m, b);
+        sn_unpack_codes(in, codes, m, b);
         restore(codes, m, scale, b, words);
     }
     return in + size;

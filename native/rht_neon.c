@@ -114,14 +114,14 @@ static SN_INLINE void put_codes(uint8_t *out, int b, const block *x, float s)
 {
     uint8_t codes[SN_RHT_BLOCK_WORDS];
     quantise(x, s, b, codes);
-    sn_rht_pack(out, codes, SN_RHT_BLOCK_WORDS, b);
+    sn_pack_codes(out, codes, SN_RHT_BLOCK_WORDS, b);
 }
 
 static SN_INLINE void take_codes(const uint8_t *in, const uint8_t *end, int b, float s, uint8_t *words)
 {
     uint8_t codes[SN_RHT_BLOCK_WORDS];
     (void)end;
-    sn_rht_unpack(in, codes, SN_RHT_BLOCK_WORDS, b);
+    sn_unpack_codes(in, codes, SN_RHT_BLOCK_WORDS, b);
     restore(codes, s, b, words);
 }
 
