@@ -100,9 +100,15 @@ def is_ours(summary: MethodSummary) -> bool:
 
 
 def advise(summary: ModelSummary, rate_bps: float) -> Advice:
-    """Return the advice for a model of the results."""
-    timed = ((each, each.seconds_to_score(rate_bps)) for each in summary.methods)
+    """Return the advice for a model of the results, by the seeds that all methods have.
+
+    Where they have none in common, by the exact training's first: methods without it are left out.
+    """
+    seeds = set.intersection(*(set(each.seeds) for each in summary.methods)) or {summary.of(REFERENCE).seeds[0]}
+    compared = [each for method in summary.methods if (each := method.only(seeds)) is not None]
+    timed = [(each, each.seconds_to_score(rate_bps)) for each in compared]
     choices = [Choice(each, seconds) for each, seconds in timed if seconds is not None]
+    summary = replace(summary, methods=compared)
     return Advice(summary, rate_bps, sorted(choices, key=lambda choice: choice.seconds.mean))
 
 

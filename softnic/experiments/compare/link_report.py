@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from softnic.experiments import torch_models
@@ -35,12 +35,11 @@ class LinkRow:
     step_s: Mapping[str, float]
     """Mean time of a step, by rate."""
     times_peer: Mapping[str, float | None]
-    """The time of the best of fp16, bf16 and PowerSGD divided by this."""
+    """The time of the best of fp16, bf16 and PowerSGD with the same seeds divided by this."""
 
 
 def rows(methods: Sequence[MethodSummary], rates: Sequence[str] = RATES) -> list[LinkRow]:
     """Return a row for each method."""
-    peers = {rate: best_peer(methods, rate_bps(rate)) for rate in rates}
     made = []
     for each in methods:
         seconds = {rate: each.seconds_to_score(rate_bps(rate)) for rate in rates}
@@ -54,16 +53,19 @@ def rows(methods: Sequence[MethodSummary], rates: Sequence[str] = RATES) -> list
             reached=each.reached,
             seconds=seconds,
             step_s={rate: each.step_seconds(rate_bps(rate)) for rate in rates},
-            times_peer={rate: _times(peers[rate], seconds[rate]) for rate in rates},
+            times_peer={rate: _times(best_peer(methods, rate_bps(rate), each.seeds), seconds[rate]) for rate in rates},
         )
         made.append(row)
     return made
 
 
-def best_peer(methods: Sequence[MethodSummary], rate: float) -> float | None:
-    """Return the time of the soonest of PyTorch's hooks over links of `rate` bits per second; None: none reached it."""
-    times = [spread.mean for each in methods if each.is_peer and (spread := each.seconds_to_score(rate)) is not None]
-    return min(times, default=None)
+def best_peer(methods: Sequence[MethodSummary], rate: float, seeds: Collection[int]) -> float | None:
+    """Return the time of the soonest of PyTorch's hooks with these seeds over links of `rate` bits per second.
+
+    None: none reached the score with all of them.
+    """
+    peers = [peer for each in methods if each.is_peer and (peer := each.only(seeds)) is not None]
+    return min((spread.mean for peer in peers if (spread := peer.seconds_to_score(rate)) is not None), default=None)
 
 
 def _times(peer_s: float | None, seconds: Spread | None) -> float | None:

@@ -12,8 +12,8 @@ emulated links beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from softnic.experiments import torch_models
 from softnic.experiments.compare.results import TrainingResult
@@ -84,6 +84,20 @@ class MethodSummary:
     def reached(self) -> int:
         """The number of seeds whose training reached the score."""
         return sum(cost is not None for cost in self.to_score)
+
+    def only(self, seeds: Collection[int]) -> MethodSummary | None:
+        """Return the summary of these seeds alone, with the ratios of all; None if one is missing."""
+        if not set(seeds) <= set(self.seeds):
+            return None
+        kept = [index for index, seed in enumerate(self.seeds) if seed in seeds]
+        return replace(
+            self,
+            seeds=tuple(self.seeds[index] for index in kept),
+            scores=tuple(self.scores[index] for index in kept),
+            exact_scores=tuple(self.exact_scores[index] for index in kept),
+            whole=tuple(self.whole[index] for index in kept),
+            to_score=tuple(self.to_score[index] for index in kept),
+        )
 
     def seconds_to_score(self, rate_bps: float) -> Spread | None:
         """Return the time until the score over links of a rate; None unless every seed's training reached it."""

@@ -104,6 +104,25 @@ def test_the_soonest_method_is_advised(rate: float, best: str, share: float) -> 
     assert given.link_share == pytest.approx(share, abs=0.01)
 
 
+def test_methods_are_compared_by_the_seeds_that_they_have_in_common() -> None:
+    slow = training("fp16", (0.5, 0.9), 9.0, 40_000_000, seed=8)
+    found = summary.summaries([*ALL, replace(EXACT, seed=8), slow], "hdc")
+    given = advice.advise(replace(MODEL, methods=found), 1e10)
+    assert given.peer is not None
+    assert given.peer.method.seeds == (7,)
+    assert given.best.method.method == "fp16"
+    rows = {row.method: row for row in link_report.rows(found, ("10gbit",))}
+    times = rows["rht:4"].times_peer["10gbit"]
+    both = rows["fp16"].seconds["10gbit"]
+    assert times == link_report.rows(MODEL.methods, ("10gbit",))[2].times_peer["10gbit"]
+    assert both is not None
+    assert len(both.values) == 2
+    assert found[0].only({9}) is None
+    apart = [found[0], found[1].only({8}), found[2]]
+    alone = advice.advise(replace(MODEL, methods=[each for each in apart if each is not None]), 1e10)
+    assert {choice.method.method for choice in alone.choices} == {"exact", "rht:4"}
+
+
 def test_advice_says_why_and_where_softnic_loses() -> None:
     slow, fast = (" ".join(advice.text(advice.advise(MODEL, rate))) for rate in (1e8, 1e10))
     assert slow.startswith("hdc over 100 Mbit/s: take rht:4 - 5.6 s (1 seed) until the exact training's accuracy")
