@@ -18,6 +18,8 @@ from pathlib import Path
 
 _PROGRAM_HEADERS = struct.Struct("=32xQ14xHH")
 """Of an ELF file's header: offset, size and number of the program headers."""
+_PROGRAM_HEADER = struct.Struct("=I4xQ16xQ")
+"""Type, offset and size in the file."""
 _INTERPRETER = 3
 """Type of the program header that names the dynamic linker."""
 _GO = b"\xff Go buildinf:"
@@ -65,9 +67,11 @@ def obstacle(program: str | os.PathLike[str]) -> str:
             return ""
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             at, size, count = _PROGRAM_HEADERS.unpack_from(content)
-            ends = min(len(content) - 4, at + size * count)
-            if _INTERPRETER not in {
-                struct.unpack_from("=I", content, start)[0] for start in range(at, ends, size or 1)
-            }:
+            ends = min(len(content) - _PROGRAM_HEADER.size + 1, at + size * count)
+            headers = [_PROGRAM_HEADER.unpack_from(content, start) for start in range(at, ends, size or 1)]
+            linkers = [content[start : start + length] for kind, start, length in headers if kind == _INTERPRETER]
+            if not linkers:
                 return "it is statically linked"
+            if b"musl" in linkers[0]:
+                return "its C library is musl, and the preloaded library is for glibc"
             return "it is written in Go, which does not call the C library" if content.find(_GO) >= 0 else ""

@@ -34,6 +34,7 @@ TOOLS = {
     "ip": "iproute2",
     "iperf3": "iperf3",
     "mpirun": "openmpi-bin",
+    "pasta": "passt",
     "ping": "iputils-ping",
     "pkg-config": "pkg-config",
     "qemu-aarch64": "qemu-user",

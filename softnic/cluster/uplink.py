@@ -59,7 +59,8 @@ def start_uplink(supervisor: ProcessSupervisor, pid: int, log: Path) -> Supervis
     finally:
         os.close(ready)
     if not is_up:
-        raise ClusterError(f"{program} made no uplink for process {pid}: {last_line(log)}")
+        hint = " (pasta does not serve root; slirp4netns does)" if program == "pasta" and not os.geteuid() else ""
+        raise ClusterError(f"{program} made no uplink for process {pid}: {last_line(log)}{hint}")
     return process
 
 

@@ -105,6 +105,8 @@ def test_programs_that_do_not_call_the_c_library_are_known(tmp_path: Path) -> No
     copy = tmp_path / "program"
     copy.write_bytes(program + b"\xff Go buildinf:")
     assert "Go" in preload.obstacle(copy)
+    copy.write_bytes(program.replace(b"/ld-linux-", b"/ld-musl-x", 1))
+    assert "musl" in preload.obstacle(copy)
     size, count = struct.unpack_from("=HH", program, 54)
     for at in range(headers, headers + size * count, size):
         if struct.unpack_from("=I", program, at)[0] == 3:

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -273,6 +274,27 @@ def test_an_uplink_is_the_default_route_and_the_name_server() -> None:
         assert routes.end() == "nameserver 10.0.2.3\n"
         assert refused.process.wait(WAIT_S) == 1
     assert resolver.read_text() == before
+
+
+@needs.tools("pasta", "unshare")
+def test_an_uplink_by_pasta(tmp_path: Path) -> None:
+    """As above, for a user other than root, which pasta demands, where slirp4netns is not installed."""
+    if not Path("/etc/resolv.conf").exists():
+        needs.skip("this system has no /etc/resolv.conf")
+    (tmp_path / "pasta").symlink_to(str(shutil.which("pasta")))
+    user = [] if os.geteuid() else [str(shutil.which("unshare")), "-U", "--map-user=1000", "--map-group=1000"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"{ROUTES}\nsys.argv[1:] = ['{server.getsockname()[1]}']\n{UPLINKED}"
+        run = ["-m", "softnic", "run", "-n", "1", "--kernel", "--uplink", "--", sys.executable, "-c", code]
+        done = subprocess.run(
+            [*user, sys.executable, *run], env={**os.environ, "PATH": str(tmp_path)},
+            capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    routes = "[0] [('softnic0', False), ('uplink0', False), ('uplink0', True)]\n[0] nameserver 10.0.2.3\n"
+    assert done.stdout == routes, done.stderr
 
 
 @needs.tools("unshare")
