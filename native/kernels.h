@@ -55,40 +55,34 @@ typedef struct {
     sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL: the scalar ones serve */
 } sn_codec;
 
-sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode, sn_bfp_encode, sn_truncate_encode,
-    sn_rht_encode, sn_exact_encode, sn_mx_encode;
-sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode, sn_bfp_decode, sn_truncate_decode,
-    sn_rht_decode, sn_exact_decode, sn_mx_decode;
-sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip, sn_bfp_roundtrip,
-    sn_truncate_roundtrip,
-    sn_rht_roundtrip, sn_exact_roundtrip, sn_mx_roundtrip;
+#define SN_KERNELS_OF(codec, suffix) \
+    sn_encoder sn_##codec##_encode##suffix; \
+    sn_decoder sn_##codec##_decode##suffix; \
+    sn_roundtripper sn_##codec##_roundtrip##suffix
+#define SN_KERNELS(suffix) \
+    SN_KERNELS_OF(inceptionn, suffix); \
+    SN_KERNELS_OF(bounded, suffix); \
+    SN_KERNELS_OF(bfp, suffix); \
+    SN_KERNELS_OF(truncate, suffix); \
+    SN_KERNELS_OF(rht, suffix); \
+    SN_KERNELS_OF(mx, suffix)
+
+SN_KERNELS_OF(raw, );
+SN_KERNELS_OF(exact, );
+SN_KERNELS();
 sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
 #ifdef SN_HAVE_AVX2
-sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2, sn_bfp_encode_avx2, sn_truncate_encode_avx2,
-    sn_rht_encode_avx2, sn_exact_encode_avx2, sn_mx_encode_avx2;
-sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2, sn_bfp_decode_avx2, sn_truncate_decode_avx2,
-    sn_rht_decode_avx2, sn_exact_decode_avx2, sn_mx_decode_avx2;
-sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2, sn_bfp_roundtrip_avx2,
-    sn_truncate_roundtrip_avx2,
-    sn_rht_roundtrip_avx2, sn_mx_roundtrip_avx2;
-#endif
-#ifdef SN_HAVE_NEON
-sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon, sn_truncate_encode_neon,
-    sn_rht_encode_neon, sn_mx_encode_neon;
-sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon, sn_bfp_decode_neon, sn_truncate_decode_neon,
-    sn_rht_decode_neon, sn_mx_decode_neon;
-sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon, sn_bfp_roundtrip_neon,
-    sn_truncate_roundtrip_neon,
-    sn_rht_roundtrip_neon, sn_mx_roundtrip_neon;
+SN_KERNELS(_avx2);
+sn_encoder sn_exact_encode_avx2;
+sn_decoder sn_exact_decode_avx2;
 #endif
 #ifdef SN_HAVE_AVX512
-sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512, sn_bfp_encode_avx512, sn_truncate_encode_avx512,
-    sn_rht_encode_avx512, sn_exact_encode_avx512, sn_mx_encode_avx512;
-sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512, sn_bfp_decode_avx512, sn_truncate_decode_avx512,
-    sn_rht_decode_avx512, sn_exact_decode_avx512, sn_mx_decode_avx512;
-sn_roundtripper sn_inceptionn_roundtrip_avx512, sn_bounded_roundtrip_avx512, sn_bfp_roundtrip_avx512,
-    sn_truncate_roundtrip_avx512,
-    sn_rht_roundtrip_avx512, sn_mx_roundtrip_avx512;
+SN_KERNELS(_avx512);
+sn_encoder sn_exact_encode_avx512;
+sn_decoder sn_exact_decode_avx512;
+#endif
+#ifdef SN_HAVE_NEON
+SN_KERNELS(_neon);
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
     sn_bfp_bound, sn_bfp_least, sn_truncate_size, sn_rht_bound, sn_rht_least,
