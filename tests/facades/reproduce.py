@@ -34,7 +34,7 @@ from softnic.experiments.reproduce.lgc.fig14 import relative_error
 from softnic.experiments.reproduce.lgc.training import smoothed
 from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
 from softnic.experiments.reproduce.smartnic import fig2b as smartnic_fig2b
-from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
+from softnic.experiments.reproduce.smartnic import fig4b as smartnic_fig4b
 from softnic.experiments.reproduce.smartnic import iterations, perceptron
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
 from softnic.experiments.reproduce.verdicts import PAPERS
@@ -103,7 +103,7 @@ __all__ = [
     "shapes",
     "sizes",
     "smartnic_fig2b",
-    "smartnic_fig4",
+    "smartnic_fig4b",
     "smartnic_paper",
     "smoothed",
     "span",

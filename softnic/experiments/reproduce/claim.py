@@ -40,6 +40,12 @@ class Results:
                     if all(named[key] == value for key, value in where.items()) and row[column] is not None:
                         yield number(row[column])
 
+    def finding(self, name: str) -> str:
+        """Return an item's first finding, one sentence or two. Raises NoResultError."""
+        if name not in self._items:
+            raise NoResultError(name)
+        return self._items[name].findings[0]
+
     def value(self, name: str, column: str, table: str = "", **where: Value) -> float:
         """Return the only number that `values` yields. Raises NoResultError."""
         found = list(self.values(name, column, table, **where))

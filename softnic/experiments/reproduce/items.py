@@ -15,7 +15,7 @@ from softnic.experiments.reproduce.item import Item
 
 ITEMS: dict[str, tuple[str, ...]] = {
     "inceptionn": ("fig1", "fig7", "table2", "table3", "fig12", "packets", "fig13", "fig14", "fig15"),
-    "smartnic": ("fig2", "fig2b", "fig4", "iterations"),
+    "smartnic": ("fig2", "fig2b", "fig4", "fig4b", "iterations"),
     "a2dtwp": ("table1", "table2", "fig3", "fig4", "fig5"),
     "lgc": ("fig3", "fig4", "table6", "rates", "fig12", "fig13", "fig14"),
 }

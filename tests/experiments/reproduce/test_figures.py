@@ -22,7 +22,7 @@ from tests.facades.reproduce import (
     reaches,
     sample,
     smartnic_fig2b,
-    smartnic_fig4,
+    smartnic_fig4b,
     smartnic_paper,
     span,
 )
@@ -99,10 +99,10 @@ def test_scaling_by_formula() -> None:
 
 @pytest.mark.slow
 def test_the_model_is_as_close_to_virtual_time_as_the_papers_to_its_prototype(everything: dict[str, Item]) -> None:
-    [scaling] = [table for table in everything["smartnic fig4"].tables if table.name == "scaling"]
+    [scaling] = [table for table in everything["smartnic fig4b"].tables if table.name == "scaling"]
     errors = [float(row[5]) for row in scaling.rows if row[5] is not None]
-    assert len(errors) == len(smartnic_fig4.CODECS) * len(smartnic_paper.FIG_4_BATCHES) * len(
-        smartnic_fig4.QUICK_SIMULATED
+    assert len(errors) == len(smartnic_fig4b.CODECS) * len(smartnic_paper.FIG_4_BATCHES) * len(
+        smartnic_fig4b.QUICK_SIMULATED
     )
     assert max(map(abs, errors)) < 100 * smartnic_paper.FIG_4_MODEL_ERROR
 

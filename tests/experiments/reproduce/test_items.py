@@ -11,8 +11,8 @@ import pytest
 
 from softnic import codecs
 from tests.facades.commands import main
-from tests.facades.kept import ResultFile
-from tests.facades.reproduce import Bars, Item, Lines, ValueTable, draw, fig14, paper, stored, table3
+from tests.facades.kept import ResultFile, alone
+from tests.facades.reproduce import Bars, Item, Lines, ValueTable, draw, fig14, paper, report, stored, table3
 
 
 def test_published_times_add_up() -> None:
@@ -125,6 +125,20 @@ def test_an_item_that_is_kept_is_shown_and_not_made_again(cache: Path, capsys: p
     assert [lines[-1].split()[0] for lines in shown] == ["took", "kept", "took"]
     assert shown[0][:-1] == shown[1][:-1] == shown[2][:-1]
     assert [path.name for path in results.iterdir()] == ["inceptionn-table3.json"]
+
+
+def test_a_directory_of_results_has_one_run_at_a_time(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with alone(cache / "results"):
+        assert main(["reproduce", "smartnic", "fig2b", "--results", str(cache / "results")]) == 1
+    assert "in use by another run" in capsys.readouterr().err
+
+
+def test_an_installed_softnic_has_no_documentation_to_rebuild(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "checkout", lambda: None)
+    assert main(["reproduce", "--report"]) == 1
+    assert "rebuilds the documentation of a checkout" in capsys.readouterr().err
 
 
 def test_a_plot_is_the_same_each_time_as_svg(tmp_path: Path) -> None:

@@ -1,76 +1,28 @@
-"""The smart NIC's Fig. 4: (a) an iteration with the host's all-reduce, the NIC's, and the NIC's with BFP, (b) scaling.
-
-(a) is measured over real NICs. (b) is by the paper's model with the paper's parameters, and on as many nodes as the
-paper had also in virtual time, for comparison with the model.
-"""
+"""The smart NIC's Fig. 4a over real NICs: an iteration with the host's all-reduce, the NIC's, the NIC's with BFP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, number, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
 from softnic.experiments.train.strategies_compared import StrategyRow
-
-NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
-SIMULATED = (3, 4, 5, 6)
-"""Numbers of nodes of the paper's prototype."""
-QUICK_SIMULATED = (2,)
-BASE = "overlapped by the host"
-VARIANTS = {BASE: "host", "NIC": "nic", "NIC+BFP": "nic+c"}
-"""The strategies of softnic.model."""
-CODECS = {"nic": "", "nic+c": BFP}
 
 
 def make(context: Context) -> Item:
     strategies = ("host-overlapped", "nic-overlapped", f"nic-overlapped+{BFP}")
     measured = perceptron.measured(context, paper.FIG_4_BATCH, strategies)
     rows = measured.report.rows
-    points = scaling(context)
-    gains = _gains(points)
-    columns = "batch | variant | nodes | by formula [.2f] | virtual time [.2f] | formula's time off by (%) [+.1f]"
-    gain_columns = "batch | nodes | variant | paper [.1f] | by formula [.2f]"
     return Item(
         "all-reduce by the host, by NICs, by NICs with BFP",
-        [
-            _comparison(rows),
-            perceptron.breakdown(rows),
-            ValueTable("Fig. 4b: throughput, times one node's", columns, points, "scaling"),
-            ValueTable("Throughput against that of the baseline", gain_columns, gains, "gains"),
-        ],
-        [perceptron.chart(rows), *(_chart(points, batch) for batch in paper.FIG_4_BATCHES)],
-        [
-            perceptron.differs(measured.plan),
-            "Scaling: the paper's formulas with its parameters. softnic.model infers those that it does not give, "
-            "P_Worker and how fast the baseline's hosts sum, from Fig. 4a, so on 6 nodes at batch "
-            f"{paper.FIG_4_BATCH} it is bound to come near.",
-            f"Virtual time: layers and links {perceptron.SCALE} times smaller, NICs that add and encode in no time.",
-        ],
-        _findings(rows, points, gains),
+        [_comparison(rows), perceptron.breakdown(rows)],
+        [perceptron.chart(rows)],
+        [perceptron.differs(measured.plan)],
+        _findings(rows),
         perceptron.settings(measured.plan),
     )
-
-
-def scaling(context: Context) -> list[Row]:
-    """Return batch, variant, nodes, throughput in multiples of one node's by formula and in virtual time, and the
-    error of the formula's time in percent of virtual time."""
-    rows: list[Row] = []
-    virtual = QUICK_SIMULATED if context.quick else SIMULATED
-    for batch in paper.FIG_4_BATCHES:
-        for variant, strategy in VARIANTS.items():
-            alone = perceptron.predicted(strategy, 1, batch)
-            for nodes in NODES:
-                predicted = nodes * alone / perceptron.predicted(strategy, nodes, batch)
-                simulated = error = None
-                if nodes in virtual and strategy in CODECS:
-                    context.progress(f"fig4: {variant} on {nodes} nodes, batch {batch}, in virtual time")
-                    simulated = nodes * alone / perceptron.simulated(nodes, batch, CODECS[strategy])
-                    error = 100 * (simulated / predicted - 1)
-                rows.append([batch, variant, nodes, predicted, simulated, error])
-    return rows
 
 
 def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
@@ -89,40 +41,10 @@ def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
     return ValueTable("Fig. 4a", "less than overlapped by the host (%) | paper [.0f] | here [.0f]", shown)
 
 
-def _gains(points: Sequence[Row]) -> list[Row]:
-    """Throughput against the baseline's: batch, nodes, variant, the paper's and ours."""
-    found = {tuple(point[:3]): number(point[3]) for point in points}
-    return [
-        [batch, nodes, variant, theirs, found[batch, variant, nodes] / found[batch, BASE, nodes]]
-        for nodes, published in ((6, paper.FIG_4_GAIN_AT_6), (32, paper.FIG_4_GAIN_AT_32))
-        for batch, gains in published.items()
-        for variant, theirs in gains.items()
-    ]
-
-
-def _chart(points: Sequence[Row], batch: int) -> Lines:
-    series: dict[str, list[float | None]] = {}
-    for variant, strategy in VARIANTS.items():
-        own = [point for point in points if point[:2] == [batch, variant]]
-        series[variant] = [number(point[3]) for point in own]
-        if strategy in CODECS:
-            series[f"{variant}, virtual time"] = [None if point[4] is None else number(point[4]) for point in own]
-    series["ideal"] = list(NODES)
-    return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
-
-
-def _findings(rows: Sequence[StrategyRow], points: Sequence[Row], gains: Sequence[Row]) -> list[str]:
+def _findings(rows: Sequence[StrategyRow]) -> list[str]:
     base, nic, bfp = rows
-    at_32 = {row[2]: row for row in gains if row[:2] == [paper.FIG_4_BATCH, 32]}
-    errors = [abs(number(point[5])) / 100 for point in points if point[5] is not None]
     return [
         f"Exposed all-reduce: {change([1 - nic.exchange_s / base.exchange_s], 0)} by NICs, "
         f"{change([1 - bfp.exchange_s / base.exchange_s], 0)} with BFP; the paper has "
         f"{percent(paper.FIG_4_LESS_EXPOSED, 0)} and {percent(paper.FIG_4_LESS_EXPOSED_BFP, 0)} less.",
-        f"The formulas are off by {percent(max(errors))} at most from virtual time; the paper found "
-        f"{percent(paper.FIG_4_MODEL_ERROR, 0)} between them and its prototype.",
-        f"On 32 nodes the formulas give NICs {at_32['NIC'][4]:.2f} times the baseline's throughput, and with BFP "
-        f"{at_32['NIC+BFP'][4]:.2f}; the paper's {at_32['NIC'][3]} and {at_32['NIC+BFP'][3]} need a baseline that "
-        "loses more with every node than bandwidth, sums and latency take from it.",
-        "BFP16 has 17 bytes for a block of 16 floats, a ratio of 3.76; the paper says 3.8.",
     ]

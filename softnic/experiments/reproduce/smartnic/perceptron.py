@@ -20,7 +20,7 @@ from softnic.experiments.reproduce.virtual import second_run
 from softnic.experiments.train import strategies_compared as training
 from softnic.model import programs, smartnic
 from softnic.model.layers import Network, mlp
-from softnic.model.parameters import PAPER
+from softnic.model.parameters import PAPER, Machine
 from softnic.model.predict import TrainingSetup, predict, system_of
 from softnic.sim.processes import Program
 from softnic.sim.rank import SimRank
@@ -95,13 +95,13 @@ def plan(batch: int, rate: str) -> TrainingSetup:
     return TrainingSetup(network=NETWORK, batch=batch, rate_bps=rate_bps(rate), codec=BFP)
 
 
-def predicted(strategy: str, nodes: int, batch: int) -> float:
-    """Return the seconds of an iteration by softnic.model with the paper's parameters and rates.
+def predicted(strategy: str, nodes: int, batch: int, machine: Machine = PAPER) -> float:
+    """Return the seconds of an iteration by softnic.model with the paper's parameters, or others, and its rates.
 
     `strategy` is `host`, at 100 Gbit/s, or `nic` or `nic+c`, at 40.
     """
     rate = paper.MLP.host_rate if strategy == "host" else paper.MLP.nic_rate
-    [row] = predict(replace(plan(batch, rate), nodes=(nodes,), strategies=(strategy,)), PAPER)
+    [row] = predict(replace(plan(batch, rate), nodes=(nodes,), strategies=(strategy,)), machine)
     return row.iteration.total_s
 
 
