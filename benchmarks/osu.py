@@ -1,8 +1,8 @@
 """mpi4py's OSU programs on softnic.MPI beside Open MPI over TCP: `python -m benchmarks.osu DIR`.
 
-DIR is mpi4py's source distribution, unpacked; its demo/osu_bw.py (windows of 64 Isend and Irecv) and osu_latency.py run
-as they are, up to a size, on two hosts in network namespaces whose link is not shaped, by turns in the same run. Needs
-root, `ip` and `tc`, mpirun, and an interpreter with mpi4py on Open MPI.
+DIR is mpi4py's source distribution, unpacked; its demo/osu_bw.py (windows of 64 Isend and Irecv), osu_bibw.py (the same
+both ways) and osu_latency.py run as they are, up to a size, on two hosts in network namespaces whose link is not
+shaped, by turns in the same run. Needs root, `ip` and `tc`, mpirun, and an interpreter with mpi4py on Open MPI.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from softnic.experiments.report import MeasurementError, MeasurementReport, Prog
 
 LIMIT_S = 300.0
 """Of one program."""
-UNITS = {"bw": "MB/s", "latency": "us"}
-LOOPS = {"bw": "skip=5, loop=50, skip_large=2, loop_large=10", "latency": "skip=100, loop=1000"}
+UNITS = {"bw": "MB/s", "bibw": "MB/s", "latency": "us"}
+_WINDOWS = "skip=5, loop=50, skip_large=2, loop_large=10"
+LOOPS = {"bw": _WINDOWS, "bibw": _WINDOWS, "latency": "skip=100, loop=1000"}
 """Fewer than the programs have by default."""
 
 

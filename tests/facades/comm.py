@@ -21,8 +21,9 @@ from softnic.comm.environment import _sizeof as sizeof
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.groups import Group
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
+from softnic.comm.inbox import Inbox
 from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
-from softnic.comm.outbox import CREDIT_BYTES
+from softnic.comm.outbox import CREDIT_BYTES, Outbox
 from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
@@ -58,9 +59,11 @@ __all__ = [
     "Failure",
     "Group",
     "Heartbeat",
+    "Inbox",
     "LaunchError",
     "NicConnection",
     "OffloadQueue",
+    "Outbox",
     "Peer",
     "PostedRequest",
     "Presence",
