@@ -35,7 +35,8 @@ class Sender:
 
     def send_all(self, other: socket.socket, sent: list[SendOp]) -> list[messages.Frame]:
         """Return the frames that the other end reads until everything is written."""
-        reader, frames = messages.Reader(), []
+        reader = messages.Reader()
+        frames: list[messages.Frame] = []
         while self.outbox:
             self.outbox.flush()
             frames += reader.feed(other.recv(1 << 20))
@@ -107,7 +108,9 @@ def test_data_that_arrives_in_parts_goes_to_its_memory(ends: tuple[socket.socket
         messages.pack(messages.Announce(number, size, "uint8", "", _message(number, size)[1]))
         for number, size in enumerate(sizes)
     )
-    inbox, begun, whole = Inbox(), {}, {}
+    inbox = Inbox()
+    begun: dict[int, RecvOp] = {}
+    whole: dict[int, bytes] = {}
 
     def begin(announce: messages.Announce) -> RecvOp:
         begun[announce.tag] = RecvOp(announce.size, data=memoryview(bytearray(announce.size)))
