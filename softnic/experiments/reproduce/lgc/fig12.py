@@ -17,7 +17,7 @@ from softnic.gradients.information import LEVELS
 MODEL = "convnet"
 PAIRS = {8: (2, 7), 16: (2, 10), 22: (7, 9), 32: (2, 10)}
 """Numbers of nodes, and the two that are examined: of 16 and 22 those of the paper, counted from 0."""
-COUNT, AT = 20, (1, 5, 10, 20)
+COUNT, AT = 40, (1, 5, 10, 20, 40)
 QUICK_PAIRS, QUICK_COUNT, QUICK_AT = {4: (1, 3)}, 2, (1, 2)
 _COLUMNS = (
     "nodes | step | H, 2^32 [.2f] | I, 2^32 [.2f] | I of shuffled, 2^32 [.2f] | "

@@ -14,7 +14,7 @@ from softnic.experiments.reproduce.lgc.over_steps import Look, looks
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan
 from softnic.gradients.information import LEVELS
 
-COUNT, AT = 60, (1, 5, 10, 20, 40, 60)
+COUNT, AT = 150, (1, 5, 10, 25, 50, 100, 150)
 QUICK_COUNT, QUICK_AT = 2, (1, 2)
 
 

@@ -64,6 +64,16 @@ def looks(
                     found.append(Look(step, name, *figures))
         return tuple(found)
 
+    def alone() -> tuple[Look, ...]:
+        import torch
+
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # The networks are small: several threads would only wait for each other.
+        try:
+            return measure()
+        finally:
+            torch.set_num_threads(threads)
+
     settings = {"pair": pair, "count": count, "at": list(at), "seed": context.settings.seed, "data": context.data.name}
     with needs_torch("LGC", ""):
-        return context.kept.once(f"{TITLES[model]}, {nodes} nodes", settings, measure, tuple[Look, ...])
+        return context.kept.once(f"{TITLES[model]}, {nodes} nodes", settings, alone, tuple[Look, ...])
