@@ -56,7 +56,7 @@ FULL: Mapping[str, Training] = {
     "resnet": Training(batch=32, steps=800, rate=0.05, looks=10),
     "transformer": Training(batch=8, steps=2000, rate=0.2, looks=10),
 }
-"""Long enough that twice the steps hardly improve the exact training."""
+"""With four workers 1.7 to 2.5 passes over MNIST, and ten over the language reference."""
 SHORT: Mapping[str, Training] = {
     "hdc": replace(FULL["hdc"], steps=300, looks=5),
     "convnet": replace(FULL["convnet"], steps=250, looks=5),
