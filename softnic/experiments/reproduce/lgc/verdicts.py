@@ -41,7 +41,8 @@ def _coder(results: Results) -> str:
 
 def _many(results: Results) -> str:
     beyond = list(results.values("lgc fig12", "common beyond chance"))
-    return f"{100 * min(beyond):.1f} to {100 * max(beyond):.1f} % beyond chance with 64 levels, 8 to 32 nodes"
+    many = f"{100 * min(beyond):.1f} to {100 * max(beyond):.1f} % beyond chance with 64 levels, 8 to 32 nodes"
+    return f"{many}. {results.finding('lgc fig3')}"
 
 
 CLAIMS: Sequence[Claim] = (
