@@ -100,16 +100,23 @@ def is_ours(summary: MethodSummary) -> bool:
 
 
 def advise(summary: ModelSummary, rate_bps: float) -> Advice:
-    """Return the advice for a model of the results, by the seeds that all methods have.
+    """Return the advice for a model of the results, from methods that have all seeds of the exact training.
 
-    Where they have none in common, by the exact training's first: methods without it are left out.
+    Where none of softnic's methods or none of PyTorch's hooks has them, from the exact training's first seed.
     """
-    seeds = set.intersection(*(set(each.seeds) for each in summary.methods)) or {summary.of(REFERENCE).seeds[0]}
-    compared = [each for method in summary.methods if (each := method.only(seeds)) is not None]
+    exact = summary.of(REFERENCE)
+    compared = _with_seeds(summary, exact.seeds)
+    if not any(each.is_peer for each in compared) or not any(map(is_ours, compared)):
+        compared = _with_seeds(summary, exact.seeds[:1])
     timed = [(each, each.seconds_to_score(rate_bps)) for each in compared]
     choices = [Choice(each, seconds) for each, seconds in timed if seconds is not None]
     summary = replace(summary, methods=compared)
     return Advice(summary, rate_bps, sorted(choices, key=lambda choice: choice.seconds.mean))
+
+
+def _with_seeds(summary: ModelSummary, seeds: Sequence[int]) -> list[MethodSummary]:
+    """Return the methods that have these seeds, with no others."""
+    return [each for method in summary.methods if (each := method.only(seeds)) is not None]
 
 
 def load(path: Path) -> list[ModelSummary]:
