@@ -12,25 +12,23 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 from softnic._native import ffi, lib
 from softnic.link.emulation import EmulatedLink
 from softnic.link.udp import VxlanLink
 from softnic.nic.node import Node
-from softnic.nic.segmenter import Segmenter
 from softnic.tcp.connection import Connection, Readable
 from softnic.tcp.flow import Flow
 from softnic.tcp.state import State
 from softnicd.event_log import EventLog
+from softnicd.fast_output import FastOutput
 from softnicd.port_paths import PortPaths
 from softnicd.selector import AT_ONCE
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Stream
 
-_OUT_BYTES = 4 << 20
-"""For the frames of a segment: more than any has."""
 _PYTHON_TURN = lib.SN_TURN_TIMERS | lib.SN_TURN_FRAMES | lib.SN_TURN_RUNS | lib.SN_TURN_READY | lib.SN_TURN_ENGINE
 _PYTHON_TURN |= lib.SN_TURN_LOOPED
 """Reasons for which Python continues the turn."""
@@ -41,8 +39,6 @@ _HOST_COUNTS = [name.removeprefix("host_") for name in _FIELDS if name.startswit
 
 Events = list[tuple[int, int]]
 """File descriptors and masks, as epoll reports them."""
-Port = Any
-"""A pointer to an `sn_port`."""
 
 
 class FastTurn:
@@ -64,8 +60,6 @@ class FastTurn:
         """C itself sends the frames of segments."""
         self._node, self._host, self._nic, self._wire, self._streams = node, node.host, node.nic, wire, streams
         self.c = turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
-        self._segmenter = Segmenter(self._nic.mode == "packet", self._nic.equal_sizes)
-        self._segmenter.lend(turn, _OUT_BYTES)
         wire.lend(turn)
         self._nic.rx.lend(turn.rx)
         turn.epoll, turn.ip, turn.mtu = epoll, self._nic.ip, wire.mtu
@@ -79,7 +73,7 @@ class FastTurn:
         scheduler = self._host.tcp.scheduler
         scheduler.take_timer, scheduler.run_others = self._take_timer, self._run_timers
         self._paths = PortPaths(turn, node, wire, streams.table, streams.now, self._direct)
-        self._ready, self._loopback = ffi.addressof(turn, "ready"), ffi.addressof(turn, "ready_loopback")
+        self._output = FastOutput(turn, node, emulated, streams, self._paths)
         self._keys = None
         self._macs = ffi.new("uint64_t[]", 0)
         streams.table.ports = self
@@ -164,14 +158,7 @@ class FastTurn:
             self._keys, self._macs = keys, ffi.new("uint64_t[]", [int.from_bytes(peer.mac) for peer in peers])
             turn.peers, turn.peer_macs, turn.peer_count = keys, self._macs, len(peers)
         turn.wire_readable = bool(self._wire.readable)
-        self._set_path()
-
-    def _set_path(self) -> None:
-        """Tell C what Python knows of the way of frames."""
-        turn = self.c
-        self._paths.update()
-        turn.link_full_at = self._host.tcp.link_full_at
-        turn.identification = self._nic.identification
+        self._output.set_path()
 
     def _leave(self, reasons: int) -> tuple[Events, float]:
         """Have Python continue where C has stopped.
@@ -198,7 +185,7 @@ class FastTurn:
         if reasons & lib.SN_TURN_WIRE and self._emulated is not None:
             self._emulated.release_burst(self._streams.now())
         if reasons & lib.SN_TURN_UNSENT:
-            self._send_rest()
+            self._output.send_rest()
         if reasons & lib.SN_TURN_FRAMES:
             self._learn_senders()
             self._wire.has_batch = True
@@ -206,25 +193,11 @@ class FastTurn:
             self._nic.resume(self._wire.received.frames(turn.rx.found.frames), turn.run_count, turn.next_run)
             self._paths.prepare_receiver(turn.rx.runs[turn.next_run])
         if reasons & lib.SN_TURN_LOOPED:
-            self._loop_back()
+            self._output.loop_back()
         if self._handle_notes() or reasons & _PYTHON_TURN:
             return AT_ONCE
         times = (self._node.next_time(), turn.timers_at)
         return min(time for time in times if time is not None)
-
-    def _stream(self, port: Port) -> tuple[Stream, Connection]:
-        stream = self._streams.table.streams[port.number]
-        assert stream.connection is not None
-        return stream, stream.connection
-
-    def _loop_back(self) -> None:
-        """Have the NIC receive the frames of the last loopback segment that C could not receive."""
-        self._nic.loop_back(self._segmenter.copy(0).select(slice(self.c.looped, None)))
-
-    def _send_rest(self) -> None:
-        """Send what the kernel did not accept of the last segment as the link does: it waits, or is dropped."""
-        frames = self._segmenter.copy(0)
-        self._node.link.send(frames.select(slice(self.c.accepted, None)), self._streams.now())
 
     def _learn_senders(self) -> None:
         """Note the MAC addresses of a batch, which the link is about to learn."""
@@ -241,7 +214,7 @@ class FastTurn:
         """Do what ports need of Python. Return whether it has to take a turn."""
         turn, pending = self.c, False
         while (port := lib.sn_turn_take_noted(turn)) != ffi.NULL:
-            stream, connection = self._stream(port)
+            stream, connection = self._output.stream(port)
             notes, port.notes = port.notes, 0
             if notes & lib.SN_PORT_SCHEDULE:
                 self._host.tcp.scheduler.schedule_here(connection)
@@ -284,76 +257,22 @@ class FastTurn:
         return left
 
     def output(self, now: float) -> None:
-        """Have C send what flows have to send, as far as it can; the rest is left to `Node.send`."""
-        turn = self.c
+        """Have flows send, C's and Python's by turns."""
         if self._node.is_captured:
-            self._return_ready(self._loopback)
-            self._return_ready(self._ready)
+            self._output.return_all()
             return
-        self._take_ready()
-        turn.has_looped = False
-        self._serve(self._loopback, lambda: bool(lib.sn_turn_output_loopback(turn, now)), now)
-        if not (self._direct and self._wire.is_waiting):
-            self._serve(self._ready, lambda: self._output_to_link(now), now)
-        self._nic.identification = turn.identification
-        self._return_ready(self._ready)
+        self._output.run(now, not (self._direct and self._wire.is_waiting))
         self._handle_notes()
-
-    def _output_to_link(self, now: float) -> bool:
-        """Let flows send as much as the link has space for. Return whether it had any."""
-        space = self._node.link.tx_space(now)
-        if space > 0:
-            lib.sn_turn_output(self.c, space, now)
-        return space > 0
-
-    def _serve(self, ready: Any, output: Callable[[], bool], now: float) -> None:
-        """Call `output` for the flows of an `sn_ready_list` until it returns that there is no more to be done now."""
-        turn, prepared = self.c, ffi.NULL
-        while ready.first != ffi.NULL and output():
-            reasons = turn.reasons
-            if reasons & lib.SN_TURN_CUT:
-                self._node.link.send(self._segmenter.copy(0), now)
-            if reasons & lib.SN_TURN_WIRE and self._emulated is not None:
-                self._emulated.release_burst(now)
-            if reasons & lib.SN_TURN_LOOPED:
-                self._loop_back()
-            if reasons & lib.SN_TURN_UNSENT:
-                self._send_rest()
-                break
-            if reasons & lib.SN_TURN_READY:
-                port = ready.first
-                stream, connection = self._stream(port)
-                if port == prepared:
-                    self._host.tcp.scheduler.adopt(self._stream(lib.sn_turn_take_ready(ready))[1])
-                else:
-                    self._paths.prepare(stream, connection)
-                    prepared = port
-
-    def _take_ready(self) -> None:
-        """Have C serve the flows that wait to send, where it has their ports."""
-        scheduler, by_connection = self._host.tcp.scheduler, self._streams.table.by_connection
-        for flow in scheduler.take_ready():
-            stream = by_connection.get(cast("Connection", flow))
-            if stream is not None and stream.in_table:
-                lib.sn_turn_wake(self.c, stream.c)
-            else:
-                scheduler.adopt(flow)
-        self._set_path()
-
-    def _return_ready(self, ready: Any) -> None:
-        """Leave the flows of an `sn_ready_list` to Python."""
-        while (port := lib.sn_turn_take_ready(ready)) != ffi.NULL:
-            self._host.tcp.scheduler.adopt(self._stream(port)[1])
 
     @property
     def has_work(self) -> bool:
         """Whether there is something to do at once: loopback is received amid sending."""
-        return bool(self.c.has_looped or self._loopback.first)
+        return bool(self.c.has_looped or self._output.has_loopback)
 
     def give_back(self) -> None:
         """Have Python read the streams that C was about to read."""
         while (port := lib.sn_turn_take_pulled(self.c)) != ffi.NULL:
-            self._streams.pulling.add(self._stream(port)[0])
+            self._streams.pulling.add(self._output.stream(port)[0])
 
     def take_over(self) -> None:
         """Have C continue with the streams that Python was about to read and write, if nothing else waits for it."""
@@ -366,7 +285,7 @@ class FastTurn:
         pulling = self._streams.pulling
         ours = [stream for stream in pulling if stream.in_table]
         if self._host.wants_output() or self._host.wants_output_loopback():
-            self._take_ready()  # the link is full
+            self._output.take_over()  # the link is full
         if len(ours) < len(pulling) or self._host.events:
             return
         pulling.clear()

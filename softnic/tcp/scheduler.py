@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 
 from softnic.tcp.flow import NEVER, TURN_BYTES, Flow
 
@@ -61,6 +61,11 @@ class Scheduler:
         return flows
 
     @property
+    def ready(self) -> Iterable[Flow]:
+        """The flows that may have something to send."""
+        return itertools.chain(self._ready_loopback, self._ready)
+
+    @property
     def wants_output(self) -> bool:
         return bool(self._ready)
 
@@ -84,18 +89,35 @@ class Scheduler:
         flow = ready[0]
         if len(ready) > 1 and tx_space > flow.turn_bytes:
             tx_space = flow.turn_bytes
+        sent, goes_on = self._send(flow, tx_space, now)
+        if not goes_on:
+            ready.popleft()
+            if flow.queued:
+                ready.append(flow)
+        return sent
+
+    def _send(self, flow: Flow, tx_space: int, now: float) -> tuple[int, bool]:
+        """Lets a flow send once. Returns the wire bytes, and whether its turn goes on."""
         sent = self._output(flow, now, tx_space // flow.congestion.smss or 1)
         flow.turn_bytes -= sent
-        if sent and flow.has_output:
-            if flow.turn_bytes >= _LEAST_TURN_BYTES:
-                return sent
-            ready.rotate(-1)
-            flow.turn_bytes = max(0, flow.turn_bytes + TURN_BYTES)
-        else:
-            ready.popleft()
-            flow.queued = False
-            flow.turn_bytes = TURN_BYTES
-        return sent
+        if not (sent and flow.has_output):
+            flow.queued, flow.turn_bytes = False, TURN_BYTES
+            return sent, False
+        if flow.turn_bytes >= _LEAST_TURN_BYTES:
+            return sent, True
+        flow.turn_bytes = max(0, flow.turn_bytes + TURN_BYTES)
+        return sent, False
+
+    def take_turn(self, flow: Flow, tx_space: int, now: float) -> bool:
+        """Lets a flow send that waits elsewhere, until its turn or the space of the link ends.
+
+        Returns whether its turn goes on. A flow that has more to send is still marked as queued.
+        """
+        goes_on = True
+        while goes_on and tx_space > 0:
+            sent, goes_on = self._send(flow, min(tx_space, flow.turn_bytes), now)
+            tx_space -= sent
+        return goes_on
 
     # Timers
 
