@@ -215,7 +215,7 @@ def test_a_receive_is_cancelled_before_its_message_is_found() -> None:
 
 
 def test_requests_of_messages_and_collectives_and_communicators_are_waited_for_together() -> None:
-    nics, done = FakeNics(held=True), threading.Barrier(2)
+    nics, together = FakeNics(held=True), threading.Barrier(2)
 
     def program(comm: Communicator) -> None:
         place = np.empty(200_000)
@@ -223,6 +223,7 @@ def test_requests_of_messages_and_collectives_and_communicators_are_waited_for_t
         own = MPI.Grequest.Start()
         requests = [comm.Iallreduce(MPI.IN_PLACE, result), comm.Irecv(place, 1 - comm.rank), own]
         assert MPI.Request.Testany(requests) == (MPI.UNDEFINED, False)
+        together.wait(30)
         sending = comm.Isend(np.full(200_000, comm.rank), 1 - comm.rank)
         with pytest.raises(ArgumentError, match="takes 200000 x float64"):
             MPI.Request.Waitany(requests)
@@ -233,7 +234,7 @@ def test_requests_of_messages_and_collectives_and_communicators_are_waited_for_t
         assert (place == 1 - comm.rank).all()
         own.complete("mine")
         assert MPI.Request.waitsome(requests) == ([2], ["mine"])
-        done.wait(30)
+        together.wait(30)
         nics.release()
         MPI.Request.Waitall([*requests, sending])
         assert result.tobytes() == total(2).tobytes()
