@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import weakref
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ANY_SOURCE, ANY_TAG
 from softnic.comm.errors import ArgumentError
+from softnic.comm.handles import Handle, constant
 from softnic.comm.message_target import BufferTarget, MessageTarget, ObjectTarget
 from softnic.comm.p2p_base import MessageCalls, is_null, received_nothing
 from softnic.comm.pending import Operation, RecvOperation
-from softnic.comm.public_names import PublicNames
 from softnic.comm.request import Request
 from softnic.comm.status import Status
 
 
-class Message(PublicNames):
-    """A message that a matched probe has taken, until it is received; MESSAGE_NULL; or MESSAGE_NO_PROC.
+class Message(Handle):
+    """A message that a matched probe has taken, until it is received; MESSAGE_NULL; or MESSAGE_NO_PROC."""
 
-    Parameters
-    ----------
-    message
-        A Message, of which this becomes another name. None: it equals MPI.MESSAGE_NULL.
-    """
-
-    def __new__(cls, message: Message | None = None) -> Self:  # noqa: ARG004
-        """Take what `__init__` takes: subclasses may pass it on."""
-        return super().__new__(cls)
-
-    def __init__(self, message: Message | None = None) -> None:
-        if message is not None and not isinstance(message, Message):
-            raise TypeError(f"a Message is expected, not a {type(message).__name__}")
-        self._taken: TakenMessage | None = None if message is None else message._taken
+    _target: TakenMessage | None
 
     @classmethod
     def Probe(cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
@@ -69,59 +54,21 @@ class Message(PublicNames):
         return Request(self._start("irecv", ObjectTarget))
 
     def _start(self, call: str, target: Callable[[], MessageTarget]) -> Operation:
-        taken = self._taken
+        taken = self._target
         if taken is None:
             raise ArgumentError(f"{call}: MPI.MESSAGE_NULL is no message", call=call)
         operation = taken.receive(call, target)
-        if self is not MESSAGE_NO_PROC:
-            self._taken = None
+        self.free()
         return operation
-
-    @property
-    def handle(self) -> int:
-        """A number for this message, 0 for MESSAGE_NULL."""
-        return 0 if self._taken is None else self._taken.handle
-
-    @classmethod
-    def fromhandle(cls, handle: int) -> Self:
-        """Return another name for the message of this number."""
-        made = cls()
-        made._taken = _by_handle[handle] if handle else None
-        return made
-
-    def toint(self) -> int:
-        """Return the number of this message."""
-        return self.handle
-
-    def py2f(self) -> int:
-        """Return the number of this message."""
-        return self.handle
-
-    fromint = f2py = fromhandle
 
     def free(self) -> None:
         """Become MESSAGE_NULL. The message is lost."""
-        if self is not MESSAGE_NO_PROC:
-            self._taken = None
-
-    def __bool__(self) -> bool:
-        """Whether it is not MESSAGE_NULL."""
-        return self._taken is not None
-
-    def __eq__(self, other: object) -> bool:
-        return self._taken is other._taken if isinstance(other, Message) else NotImplemented
-
-    __hash__ = None  # type: ignore[assignment]  # as in mpi4py: what is named may change
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        for name, constant in (("MESSAGE_NULL", MESSAGE_NULL), ("MESSAGE_NO_PROC", MESSAGE_NO_PROC)):
-            if self == constant:
-                return name if self is constant else (type(self), (constant,))
-        raise ValueError("a message cannot be pickled")
+        if not self._is_the_constant():
+            self._target = None
 
     def __repr__(self) -> str:
-        known = {None: "MPI.MESSAGE_NULL", MESSAGE_NO_PROC._taken: "MPI.MESSAGE_NO_PROC"}
-        return known.get(self._taken, "<Message>")
+        name = self._constant_name()
+        return "<Message>" if name is None else f"MPI.{name}"
 
 
 class TakenMessage:
@@ -130,8 +77,6 @@ class TakenMessage:
     def __init__(self, comm: Probes | None, message: Arrival | None) -> None:
         self._comm = comm
         self._message = message
-        self.handle = next(_handles)
-        _by_handle[self.handle] = self
 
     def receive(self, call: str, target: Callable[[], MessageTarget]) -> Operation:
         """Start to receive it."""
@@ -140,13 +85,10 @@ class TakenMessage:
         return self._comm._receive_taken(call, target, self._message)
 
 
-_handles = itertools.count(1)
-_by_handle: weakref.WeakValueDictionary[int, TakenMessage] = weakref.WeakValueDictionary()
-MESSAGE_NULL = Message()
+MESSAGE_NULL = constant("MESSAGE_NULL", Message())
 """No message."""
-MESSAGE_NO_PROC = Message()
+MESSAGE_NO_PROC = constant("MESSAGE_NO_PROC", Message._named(TakenMessage(None, None)))
 """The message of PROC_NULL, which is empty."""
-MESSAGE_NO_PROC._taken = TakenMessage(None, None)
 
 
 class Probes(MessageCalls):
@@ -203,9 +145,7 @@ class Probes(MessageCalls):
             if not take:
                 return MESSAGE_NO_PROC
             connections.matcher.take_this(found)
-            message = Message()
-            message._taken = TakenMessage(self, found)
-            return message
+            return Message._named(TakenMessage(self, found))
 
     def _find(self, connections: CommConnections, receive: PendingRecv, wait: bool) -> Arrival | None:
         found = connections.matcher.find(receive)
