@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
+from functools import partial
 
 from softnic.collectives.elements import name_of
 from softnic.comm import messages
@@ -47,8 +48,7 @@ class Receiving:
 
     def __init__(self, matcher: Matcher, source: int, tag: int, array: Array) -> None:
         self._matcher = matcher
-        self._array = array
-        self._receive = PendingRecv(source, tag, self._place)
+        self._receive = PendingRecv(source, tag, partial(_memory_of, array))
         matcher.begin_receive(self._receive)
 
     @property
@@ -66,13 +66,15 @@ class Receiving:
         assert self._receive.message is not None
         return self._receive.message.source
 
-    def _place(self, message: Arrival) -> memoryview:
-        array, announce = self._array, message.announce
-        if (announce.size, announce.dtype) != (array.nbytes, name_of(array.dtype)):
-            text = f"rank {message.source} sent {announce.size} bytes of {announce.dtype or 'an object'}"
-            wanted = f"{array.nbytes} of {name_of(array.dtype)}"
-            raise ArgumentError(f"{text} where {wanted} are expected", rank=message.source)
-        return raw(array)
+
+def _memory_of(array: Array, message: Arrival) -> memoryview:
+    """Return the memory of an array. Raises ArgumentError for a message of another size or type."""
+    announce = message.announce
+    if (announce.size, announce.dtype) != (array.nbytes, name_of(array.dtype)):
+        text = f"rank {message.source} sent {announce.size} bytes of {announce.dtype or 'an object'}"
+        wanted = f"{array.nbytes} of {name_of(array.dtype)}"
+        raise ArgumentError(f"{text} where {wanted} are expected", rank=message.source)
+    return raw(array)
 
 
 class ProgressLoop:

@@ -26,6 +26,7 @@ from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
 from softnic.comm.outbox import CREDIT_BYTES, Outbox
 from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
+from softnic.comm.progress_loop import ProgressLoop
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
 from softnic.comm.state import CommunicatorState
 from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, NicConnection, Transport
@@ -68,6 +69,7 @@ __all__ = [
     "PostedRequest",
     "Presence",
     "Progress",
+    "ProgressLoop",
     "RecvOp",
     "Scratch",
     "SendOp",
