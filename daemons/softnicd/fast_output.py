@@ -175,8 +175,9 @@ class FastOutput:
 
     def _serve_in_python(self, ready: Any, now: float) -> None:
         """Have Python send for the first flow of an `sn_ready_list`."""
-        flow = self.stream(lib.sn_turn_take_ready(ready))[1]
+        port = lib.sn_turn_take_ready(ready)
+        flow = self.stream(port)[1]
         if ready == self._loopback or self._take_turn(flow, now):
             self._host.tcp.scheduler.adopt(flow)  # before those of C, which are left to Python after it
-        elif flow.queued and (port := self._port_of(flow)) is not None:
+        elif flow.queued:
             lib.sn_turn_wake(self._turn, port)
