@@ -8,14 +8,14 @@ import sys
 import numpy as np
 
 from tests.comm.ranks import run
-from tests.facades.comm import Communicator, ProgressLoop
+from tests.facades.comm import Communicator, ProgressLoop, Receiving, Sending
 
 
 def test_a_received_message_leaves_no_reference_to_its_array() -> None:
     def program(comm: Communicator) -> None:
         sent, got = np.arange(4.0) + comm.rank, np.empty(4)
         before = sys.getrefcount(got)
-        started = []
+        started: list[Receiving | Sending] = []
         loop = ProgressLoop(comm)
 
         def turn() -> bool:

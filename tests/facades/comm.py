@@ -26,7 +26,7 @@ from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
 from softnic.comm.outbox import CREDIT_BYTES, Outbox
 from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
-from softnic.comm.progress_loop import ProgressLoop
+from softnic.comm.progress_loop import ProgressLoop, Receiving, Sending
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
 from softnic.comm.state import CommunicatorState
 from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, NicConnection, Transport
@@ -70,9 +70,11 @@ __all__ = [
     "Presence",
     "Progress",
     "ProgressLoop",
+    "Receiving",
     "RecvOp",
     "Scratch",
     "SendOp",
+    "Sending",
     "Transport",
     "Waker",
     "addressof",
