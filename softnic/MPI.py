@@ -62,7 +62,14 @@ from softnic.comm.environment import (
     _sizeof,  # noqa: F401
     get_vendor,
 )
-from softnic.comm.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
+from softnic.comm.errhandlers import (
+    ERRHANDLER_NULL,
+    ERRORS_ABORT,
+    ERRORS_ARE_FATAL,
+    ERRORS_RETURN,
+    Errhandler,
+    abort_job,
+)
 from softnic.comm.error_codes import error_class as Get_error_class
 from softnic.comm.error_codes import error_string as Get_error_string
 from softnic.comm.errors import ArgumentError
@@ -183,4 +190,5 @@ def Iflush_buffer() -> Request:
 @atexit.register
 def _end_the_job() -> None:
     if LIFETIME.abort_status and COMM_WORLD.connected:
-        COMM_WORLD._state.abort(f"rank {COMM_WORLD.rank} ends with exit status {LIFETIME.abort_status}")
+        status = LIFETIME.abort_status
+        abort_job(COMM_WORLD._state, f"rank {COMM_WORLD.rank} ends with exit status {status}", status)

@@ -9,6 +9,7 @@ from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.collective_parts import CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.constants import ERR_COMM
+from softnic.comm.errhandlers import abort_job
 from softnic.comm.errors import ArgumentError
 from softnic.comm.handles import Handle
 from softnic.comm.state import CommunicatorState
@@ -117,8 +118,11 @@ class Base(Handle):
             pass
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
-        """End this process by SystemExit with `errorcode`; other ranks get an error in their current or next call."""
-        self._state.abort(f"Abort({errorcode}) on rank {self.rank}")
+        """End this process by SystemExit with `errorcode`; other ranks get an error in their current or next call.
+
+        `softnic run` ends with this exit code, whichever rank ends first.
+        """
+        abort_job(self._state, f"Abort({errorcode}) on rank {self.rank}", errorcode)
         raise SystemExit(errorcode)
 
     def Free(self) -> None:

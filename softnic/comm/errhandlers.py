@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from softnic.cluster.abort_record import record_abort
 from softnic.comm.constants import ERR_ERRHANDLER
 from softnic.comm.errors import CommError
 from softnic.comm.handles import Handle, constant
@@ -22,6 +24,12 @@ class Failing(Protocol):
         """End it on every rank."""
 
 
+def abort_job(failing: Failing, text: str, status: int) -> None:
+    """End a communicator on every rank, and the job of `softnic run` with an exit status."""
+    record_abort(status, os.environ)
+    failing.abort(text)
+
+
 class Action:
     """What a handler does. The error is raised afterwards."""
 
@@ -34,7 +42,7 @@ class _Abort(Action):
 
     def run(self, failing: Failing, comm: Any, error: CommError) -> None:
         del comm
-        failing.abort(str(error))
+        abort_job(failing, str(error), error.code)
         print(f"softnic: {error}", file=sys.stderr, flush=True)
         raise SystemExit(error.code) from error
 

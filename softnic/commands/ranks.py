@@ -1,4 +1,4 @@
-"""The processes of a job, one for each rank, and their output, for `run` and `demo`.
+"""The processes of a job, one for each rank, and their output, for `softnic run`.
 
 If a rank fails or a NIC ends, the other ranks get SIGTERM and, if they do not exit, SIGKILL.
 """
@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from softnic.cluster import Cluster
+from softnic.cluster.abort_record import VARIABLE as ABORT_VARIABLE
+from softnic.cluster.abort_record import read_abort
 
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": "1"}
 """Default environment of ranks: many of them share the cores, and their lines should appear when they are written."""
@@ -66,6 +68,9 @@ class Ranks:
 
     def __init__(self, cluster: Cluster, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._cluster = cluster
+        self._abort_record = cluster.directory / "abort"
+        self._abort_record.unlink(missing_ok=True)
+        env = {**(os.environ if env is None else env), ABORT_VARIABLE: str(self._abort_record)}
         self._selector = selectors.DefaultSelector()
         self._ending: float | None = None
         """Time of the first signal to the ranks."""
@@ -162,6 +167,9 @@ class Ranks:
         """Return the first failure, if there is one."""
         if lost := self._cluster.lost_nic():
             return JobFailed(f"{lost}; the job is ended", 1)
+        if aborted := read_abort(self._abort_record):
+            message = f"rank {aborted.rank} aborted the job with exit code {aborted.exit_code}"
+            return JobFailed(message, aborted.exit_code, aborted.rank)
         for rank, process in enumerate(self.processes):
             if code := process.poll():
                 message = f"rank {rank} {process.ending()}; the job is ended"

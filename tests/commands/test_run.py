@@ -13,9 +13,9 @@ from typing import ClassVar, cast
 
 import pytest
 
-from softnic import Cluster
+from softnic import MPI, Cluster
 from tests.commands.conftest import LIMIT_S, Start
-from tests.facades.commands import Ranks
+from tests.facades.commands import Ranks, read_abort, record_abort
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -70,6 +70,42 @@ def test_programs_for_mpi4py_run_unchanged(softnic: Softnic) -> None:
     program = "from mpi4py import MPI; comm = MPI.COMM_WORLD; print(comm.size, comm.allreduce(comm.rank))"
     code, out, err = softnic("run", "-n", "2", "--mpi4py", "--", sys.executable, "-c", program)
     assert (code, sorted(out.splitlines())) == (0, ["[0] 2 1", "[1] 2 1"]), err
+
+
+ABORTS = """
+import atexit, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if comm.rank == 1:
+    atexit.register(time.sleep, 2)
+    {abort}
+comm.Barrier()
+"""
+
+
+@pytest.mark.parametrize(
+    ("abort", "code"),
+    [
+        ("comm.Abort(7)", 7),
+        ("MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_ARE_FATAL); MPI.COMM_SELF.Call_errhandler(MPI.ERR_TAG)", MPI.ERR_TAG),
+    ],
+)
+def test_the_exit_code_is_that_of_the_rank_that_aborts_even_if_others_end_first(
+    softnic: Softnic, abort: str, code: int
+) -> None:
+    program = ABORTS.format(abort=abort)
+    got, _, err = softnic("run", "-n", "2", "--mpi4py", "--", sys.executable, "-c", program)
+    assert (got, err.splitlines()[-1]) == (code, f"softnic run: rank 1 aborted the job with exit code {code}")
+
+
+@pytest.mark.parametrize(("status", "code"), [(7, 7), (0, 1), (256, 1), (-1, 255)])
+def test_the_first_rank_that_aborts_counts_and_the_job_has_failed(tmp_path: Path, status: int, code: int) -> None:
+    record = tmp_path / "abort"
+    assert read_abort(record) is None
+    for rank, asked in ((2, status), (0, 9)):
+        record_abort(asked, {"SOFTNIC_ABORT": str(record), "SOFTNIC_RANK": str(rank)})
+    assert read_abort(record) == (2, code)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +259,8 @@ class Endless:
     nodes = 1
     nics: ClassVar[list[object]] = []
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.readable, self.end = os.pipe()
         self.code: int | None = None
 
@@ -244,7 +281,7 @@ class Endless:
         os.write(self.end, b".")
 
 
-def test_a_signal_just_before_the_wait_ends_it() -> None:
+def test_a_signal_just_before_the_wait_ends_it(tmp_path: Path) -> None:
     """Here it is delivered to another thread, which does not interrupt the wait either."""
 
     class Heard(Exception):
@@ -253,7 +290,7 @@ def test_a_signal_just_before_the_wait_ends_it() -> None:
     def handler(_number: int, _frame: object) -> None:
         raise Heard
 
-    node = Endless()
+    node = Endless(tmp_path)
     former = signal.signal(signal.SIGUSR1, handler)
     timers = [
         threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from softnic import commands, extras, units
+from softnic.cluster.abort_record import read_abort, record_abort
 from softnic.commands import COMMANDS, CommandError, main
 from softnic.commands.capture import Side, recording
 from softnic.commands.ranks import Ranks
@@ -15,6 +16,8 @@ __all__ = [
     "commands",
     "extras",
     "main",
+    "read_abort",
+    "record_abort",
     "recording",
     "units",
 ]
