@@ -1,11 +1,12 @@
 """Calls of communicators of two groups: each rank talks to the ranks of the other group.
 
-Both groups are one communicator underneath, the first group's ranks before the second's. Collectives on buffers are in
-inter_blocks.py; those on objects gather what all ranks contribute.
+Both groups are one communicator underneath, the first group's ranks before the second's. Collectives on objects are
+exchanges in which each rank has objects for ranks of the other group; those on buffers are in inter_blocks.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.inter_blocks import groups_of, root_in
+from softnic.comm.object_exchange import exchange_objects
 from softnic.comm.objects import ObjectCollectives
 from softnic.comm.operators import SUM
 from softnic.comm.p2p_persistent import Prequest
@@ -142,28 +144,38 @@ class InterCalls(Administration):
 
     # Collectives on objects
 
-    def _remote(self, contribution: Any) -> list[Any]:
-        """Return what the ranks of the other group contribute."""
-        inter = self._groups()
-        found: list[Any] = self._both().allgather(contribution)
-        return found[inter.first_remote :][: inter.remote_size]
+    def _exchange_objects(self, call: str, items: Sequence[Any]) -> list[Any]:
+        """Send each rank of the other group its item; return those for this rank, in the order of that group."""
+        groups = self._groups()
+        part = slice(groups.first_remote, groups.first_remote + groups.remote_size)
+        with self._state.call(call) as connections:
+            given = [None] * (groups.local_size + groups.remote_size)
+            given[part] = items
+            return exchange_objects(connections, call, given)[part]
 
-    def _of_root(self, contribution: Any, root: int) -> Any:
-        """Return what a root in the other group contributes; None if it is in this one."""
+    def _from_root(self, call: str, given: Callable[[], Sequence[Any]], root: int) -> Any:
+        """Return what a root in the other group has for this rank, None in its own group. `given`: what it sends."""
         root = root_in(self._groups(), root)
-        found = self._remote(contribution if root == ROOT else None)
+        found = self._exchange_objects(call, given() if root == ROOT else self._same(None))
         return None if root in (ROOT, PROC_NULL) else found[root]
 
-    def _at_root(self, contribution: Any, root: int) -> list[Any] | None:
+    def _at_root(self, call: str, contribution: Any, root: int) -> list[Any] | None:
         """Return what the ranks of the other group contribute, if this rank is the root."""
         root = root_in(self._groups(), root)
-        found = self._remote(None if root in (ROOT, PROC_NULL) else contribution)
+        given = self._same(None)
+        if root not in (ROOT, PROC_NULL):
+            given[root] = contribution
+        found = self._exchange_objects(call, given)
         return found if root == ROOT else None
+
+    def _same(self, obj: Any) -> list[Any]:
+        """Return the same object for each rank of the other group."""
+        return [obj] * self._groups().remote_size
 
     def _one_each(self, items: Any) -> list[Any]:
         """Return one object for each rank of the other group; None: each is None. Raises ValueError."""
         size = self._groups().remote_size
-        listed = [None] * size if items is None else list(items)
+        listed = self._same(None) if items is None else list(items)
         if len(listed) != size:
             raise ValueError(f"{len(listed)} objects are given for {size} ranks of the other group")
         return listed
@@ -174,33 +186,32 @@ class InterCalls(Administration):
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
         """Return the root's object in the other group."""
-        return self._of_root(obj, root)
+        return self._from_root("bcast", lambda: self._same(obj), root)
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of the other group at the root."""
-        return self._at_root(sendobj, root)
+        return self._at_root("gather", sendobj, root)
 
     def scatter(self, sendobj: Any, root: int = 0) -> Any:
         """Return this rank's one of the root's objects."""
-        found = self._of_root(self._one_each(sendobj) if root == ROOT else None, root)
-        return None if found is None else found[self.rank]
+        return self._from_root("scatter", lambda: self._one_each(sendobj), root)
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """Return the objects of the other group."""
-        return self._remote(sendobj)
+        return self._exchange_objects("allgather", self._same(sendobj))
 
     def alltoall(self, sendobj: Any) -> list[Any]:
         """Return what the ranks of the other group have for this one."""
-        return [each[self.rank] for each in self._remote(self._one_each(sendobj))]
+        return self._exchange_objects("alltoall", self._one_each(sendobj))
 
     def reduce(self, sendobj: Any, op: Any = SUM, root: int = 0) -> Any:
         """Return the combination of the other group's objects at the root."""
-        found = self._at_root(sendobj, root)
+        found = self._at_root("reduce", sendobj, root)
         return None if found is None else _fold_objects(found, op)
 
     def allreduce(self, sendobj: Any, op: Any = SUM) -> Any:
         """Return the combination of the other group's objects."""
-        return _fold_objects(self._remote(sendobj), op)
+        return _fold_objects(self._exchange_objects("allreduce", self._same(sendobj)), op)
 
     # Collectives on buffers
 

@@ -120,7 +120,8 @@ def _scatter(connections: CommConnections, call: str, given: dict[int, Array], o
 def exchange_objects(connections: CommConnections, call: str, items: Sequence[Any]) -> list[Any]:
     """Send each rank its item, and return those for this rank. All ranks call this."""
     rank, size = _place(connections)
-    data = [_pickled(item) for item in items]
+    pickled = {key: _pickled(item) for key, item in {id(item): item for item in items}.items()}
+    data = [pickled[id(item)] for item in items]
     greatest = max(map(len, data))
     heads = [np.empty(SLOT_BYTES, np.uint8) for _ in range(size)]
     heads[rank] = _slot(data[rank], greatest)

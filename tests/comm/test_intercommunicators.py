@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -101,6 +102,58 @@ def test_collectives_with_objects() -> None:
         ["hello", None, "b", ["201", "211"], 3, None],
         ["hello", None, "c", ["202", "212"], 3, None],
     ]
+
+
+class Counted:
+    """An object of this many bytes that counts how often it is pickled and unpickled."""
+
+    pickled: ClassVar[Counter[str]] = Counter()
+    unpickled: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.content = name, bytes(size)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        Counted.pickled[self.name] += 1
+        return Counted.again, (self.name, self.content)
+
+    @staticmethod
+    def again(name: str, content: bytes) -> Counted:
+        Counted.unpickled[name] += 1
+        return Counted(name, len(content))
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_only_ranks_that_need_an_object_receive_it(size: int) -> None:
+    Counted.pickled.clear()
+    Counted.unpickled.clear()
+
+    def program(both: Any, first: bool) -> None:
+        root = 1 if not first else MPI.ROOT if both.rank == 1 else MPI.PROC_NULL
+        both.bcast(Counted("bcast", size), root)
+        both.gather(Counted("gather", size), root)
+        both.scatter([Counted("scatter", size) for _ in range(both.remote_size)], root)
+        both.allgather(Counted("allgather", size))
+        both.alltoall([Counted("alltoall", size) for _ in range(both.remote_size)])
+
+    of_two_groups(program)
+    assert Counted.pickled == {"bcast": 1, "gather": 3, "scatter": 3, "allgather": 5, "alltoall": 12}
+    assert Counted.unpickled == {"bcast": 3, "gather": 3, "scatter": 3, "allgather": 12, "alltoall": 12}
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [([1], "1 objects are given for 3 ranks of the other group"), ([len, lambda: 0, len], "[Cc]an't pickle")],
+)
+def test_a_scatter_that_is_refused_leaves_it_usable(items: Any, reason: str) -> None:
+    def program(both: Any, first: bool) -> Any:
+        root = 1 if not first else MPI.ROOT if both.rank == 1 else MPI.PROC_NULL
+        if root == MPI.ROOT:
+            with pytest.raises(Exception, match=reason):
+                both.scatter(items, root)
+        return both.scatter("abc", root)
+
+    assert of_two_groups(program) == [None, None, "a", "b", "c"]
 
 
 def test_collectives_with_buffers() -> None:
