@@ -10,16 +10,22 @@ from __future__ import annotations
 import logging
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from softnic.collectives import CollectiveEngine, nbytes
+from softnic.collectives.messages import header_of
+from softnic.collectives.progress import links_of
 from softnic.ipc import work_queue
+from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo, RankLinkInfo
 from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, StagedPart, WorkCompletion, WorkRequest
+from softnic.packet import ipv4
+from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
 from softnicd.regions import Regions
 from softnicd.streams import Stream
@@ -28,6 +34,8 @@ _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _AT_ONCE = socket.MSG_DONTWAIT
 _LOCAL_FAULT_S = 1.0
 """After this NIC stalled: for the consequences at the peers to arrive."""
+_FAILURES = 16
+"""Failures of communicators that are remembered, for `softnic stat --why`."""
 _BUFFER = memoryview(bytearray(MAX_PACKET + 1))
 
 log = logging.getLogger("softnicd")
@@ -58,12 +66,27 @@ class OffloadCounters:
     """Communicators ended because of a request that breaks a rule."""
 
 
+class PostedCollective(NamedTuple):
+    time: float
+    request: WorkRequest
+
+
 class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
-    __slots__ = ("blocked", "connection", "engine", "fd", "in_progress", "in_turn", "is_open", "readable", "streams")
+    __slots__ = (
+        "blocked", "connection", "connections", "engine", "fd", "in_progress", "in_turn", "is_open", "posted_at",
+        "readable", "streams",
+    )  # fmt: skip
 
-    def __init__(self, connection: socket.socket, engine: CollectiveEngine, streams: Sequence[Stream]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        engine: CollectiveEngine,
+        streams: Sequence[Stream],
+        connections: dict[int, list[Connection]],
+        now: float,
+    ) -> None:
         connection.setblocking(False)
         self.connection = connection
         self.fd = connection.fileno()
@@ -77,8 +100,17 @@ class OffloadedCommunicator:
         """The application does not read its completions; the poller reports when it does."""
         self.in_turn = False
         """Turns in C move its blocks."""
-        self.in_progress: set[int] = set()
-        """Collectives that were posted and whose outcome was not reported."""
+        self.in_progress: dict[int, PostedCollective] = {}
+        """Collectives that were posted and whose outcome was not reported, by number."""
+        self.posted_at = now
+        """When the last request came."""
+        self.connections = connections
+        """Below the streams of blocks and of messages, by rank."""
+
+    def links(self, now: float) -> list[RankLinkInfo]:
+        """Return what this rank exchanges with each other one."""
+        infos = {rank: [each.info(now) for each in those] for rank, those in self.connections.items()}
+        return links_of(self.engine, infos)
 
     @property
     def can_read(self) -> bool:
@@ -100,12 +132,23 @@ class OffloadedCollectives:
         """Communicators with an event to handle."""
         self._advanced: list[OffloadedCommunicator] = []
         """Communicators with possible replies."""
+        self._failures: deque[tuple[float, FailedCommunicatorInfo]] = deque(maxlen=_FAILURES)
+        """The latest, with their times."""
         self._local_fault_until = 0.0
         self.turn: EngineTurns | None = None
         """Runs engines between Python's turns."""
 
     def __bool__(self) -> bool:
         return bool(self._by_fd)
+
+    @property
+    def communicators(self) -> Collection[OffloadedCommunicator]:
+        """All that have joined and not ended."""
+        return self._by_fd.values()
+
+    def failures(self, now: float) -> list[FailedCommunicatorInfo]:
+        """Return the latest failures of communicators, oldest first."""
+        return [msgspec.structs.replace(each, age_s=now - time) for time, each in self._failures]
 
     @property
     def has_work(self) -> bool:
@@ -124,7 +167,7 @@ class OffloadedCollectives:
         for communicator in self._by_fd.values():
             communicator.engine.steps.keep_received()
 
-    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
+    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]], now: float) -> None:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
         control, data, *messages = (
             peer_streams(
@@ -136,7 +179,12 @@ class OffloadedCollectives:
         pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
         engine = CollectiveEngine(rank, len(streams[0]), control, data, pairs)
         own = [stream for stream in chain.from_iterable(streams) if stream is not None]
-        communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own)
+        connections = {
+            other: [s.connection for s in (side[other] for side in streams[1:]) if s and s.connection]
+            for other in range(len(streams[0]))
+            if other != rank
+        }
+        communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own, connections, now)
         for stream in own:
             stream.offloaded = True
             self._by_stream[stream] = communicator
@@ -200,7 +248,7 @@ class OffloadedCollectives:
         for communicator in advanced:
             if self._by_fd.get(communicator.fd) is not communicator:
                 continue
-            self._report(communicator)
+            self._report(communicator, now)
             if not communicator.is_open:
                 self._end(communicator, now)
             elif communicator.can_read:
@@ -231,6 +279,7 @@ class OffloadedCollectives:
     def _handle(self, communicator: OffloadedCommunicator, packet: memoryview, now: float) -> None:
         """Handle one request. Raises ValueError for what no application posts."""
         engine = communicator.engine
+        communicator.posted_at = now
         try:
             request = work_queue.decode_from_process(packet)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -242,7 +291,7 @@ class OffloadedCollectives:
         elif isinstance(request, WorkRequest):
             size = nbytes(request)
             engine.post(request, self._memory(*request.source, size), self._memory(*request.result, size))
-            communicator.in_progress.add(request.number)
+            communicator.in_progress[request.number] = PostedCollective(now, request)
             self.counters.collectives_posted += 1
         elif isinstance(request, StagedPart):
             engine.stage(request)
@@ -258,7 +307,7 @@ class OffloadedCollectives:
             raise ValueError(f"bytes {offset} to {offset + size} of a region of {len(region)} bytes")
         return region[offset : offset + size]
 
-    def _report(self, communicator: OffloadedCommunicator) -> None:
+    def _report(self, communicator: OffloadedCommunicator, now: float) -> None:
         """Send the engine's replies to the application."""
         replies = communicator.engine.replies
         try:
@@ -266,9 +315,8 @@ class OffloadedCollectives:
                 communicator.connection.send(work_queue.encode(replies[0]), _AT_ONCE)
                 reply = replies.popleft()
                 if not isinstance(reply, WorkCompletion):
-                    self._count_failure(communicator)
-                elif reply.number in communicator.in_progress:
-                    communicator.in_progress.remove(reply.number)
+                    self._count_failure(communicator, now)
+                elif communicator.in_progress.pop(reply.number, None) is not None:
                     self.counters.collectives_completed += 1
         except BlockingIOError:
             pass
@@ -278,7 +326,18 @@ class OffloadedCollectives:
             communicator.blocked = bool(replies)
             self._poller.modify(communicator.fd, _EDGES | (select.EPOLLOUT if communicator.blocked else 0))
 
-    def _count_failure(self, communicator: OffloadedCommunicator) -> None:
+    def _count_failure(self, communicator: OffloadedCommunicator, now: float) -> None:
+        engine = communicator.engine
+        failure = engine.failure
+        if failure is not None:
+            operations = [
+                OperationInfo(number, header_of(posted.request).describe(), now - posted.time, 0, 0)
+                for number, posted in list(communicator.in_progress.items())[:MAX_OPERATIONS]
+            ]
+            first = [those[0] for those in communicator.connections.values()]
+            ports = [(ipv4.endpoint(each.local), ipv4.endpoint(each.peer)) for each in first]
+            record = (engine.rank, engine.size, failure.rank, failure.text, 0.0, operations, ports)
+            self._failures.append((now, FailedCommunicatorInfo(*record)))
         self.counters.communicators_failed += 1
         self.counters.collectives_failed += len(communicator.in_progress)
         communicator.in_progress.clear()
@@ -296,7 +355,7 @@ class OffloadedCollectives:
             self.turn.remove_engine(communicator.engine.steps.c)
         communicator.engine.leave(now)
         if communicator.in_progress:
-            self._count_failure(communicator)
+            self._count_failure(communicator, now)
         self.counters.communicators -= 1
         self._poller.unregister(communicator.fd)
         communicator.connection.close()
@@ -324,4 +383,4 @@ class OffloadedCollectives:
         for communicator in self._by_fd.values():
             rank = communicator.engine.rank
             communicator.engine.fail(now, rank, f"the NIC of rank {rank} was stopped")
-            self._report(communicator)
+            self._report(communicator, now)

@@ -10,6 +10,7 @@ import asyncio
 import random
 from dataclasses import asdict
 
+from softnic.ipc.collectives_info import QueryCollectives
 from softnic.ipc.control import NicInfo, StreamInfo
 from softnic.link.udp import VxlanLink
 from softnic.nic.node import Node
@@ -17,6 +18,7 @@ from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
 from softnic.tcp.state import State
+from softnicd.collectives_report import CollectivesReport
 from softnicd.config import Config
 from softnicd.fast_turn import FastTurn
 from softnicd.handlers import ControlHandlers
@@ -61,7 +63,10 @@ class Daemon(Pump):
             )
             selector.fast_turn = self.fast_turn
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
-        self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)
+        report = CollectivesReport(config, self.offloaded, self._emulated)
+        self._serve(
+            ControlHandlers(self, {**handlers.by_request, QueryCollectives: report.answer}), self.regions.leave, loop
+        )
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
         if config.peers:
             self.host.begin(self.now())

@@ -10,20 +10,37 @@ Only stops are detected. An application that computes, or waits for something el
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 INTERVAL_S = 0.5
 """Between two polls."""
 
 
-def state_of(pid: int) -> str:
-    """The state of a process as a letter (proc(5)); empty where there is no such process."""
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class ProcessUse(NamedTuple):
+    state: str = ""
+    """As a letter (proc(5)); empty where there is no such process."""
+    cpu_s: float = 0.0
+
+
+def process_of(pid: int) -> ProcessUse:
+    """The state of a process, and its CPU time so far."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return ProcessUse(fields[0], (int(fields[11]) + int(fields[12])) * _TICK_S)
+    except (OSError, IndexError, ValueError):
+        return ProcessUse()
+
+
+def state_of(pid: int) -> str:
+    """The state of a process as a letter; empty where there is no such process."""
+    return process_of(pid).state
 
 
 @dataclass(slots=True)

@@ -294,4 +294,4 @@ class StreamPump:
                 stream.take_kept()
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
-        self.offloaded.join(fd, rank, streams)
+        self.offloaded.join(fd, rank, streams, self.now())

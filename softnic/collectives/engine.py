@@ -9,7 +9,7 @@ control stream has said why are given END_GRACE_S.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from softnic.collectives.collective_op import CollectiveOp
 from softnic.collectives.framing import MAX_TEXT
@@ -139,6 +139,21 @@ class CollectiveEngine:
     def space(self) -> int:
         """Number of requests that it takes now."""
         return MAX_WORK_REQUESTS - len(self._active) - len(self.replies)
+
+    @property
+    def operations(self) -> Iterable[EngineOp]:
+        """The operations in progress."""
+        return self._active.values()
+
+    @property
+    def posted(self) -> int:
+        """Number of the last collective."""
+        return self._posted
+
+    @property
+    def peers(self) -> Sequence[EnginePeer]:
+        """The other ranks."""
+        return self._all_peers
 
     @property
     def is_busy(self) -> bool:

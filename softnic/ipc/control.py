@@ -24,6 +24,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
+
 VERSION = 3
 TCP_OPTIONS = (
     *("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION"),
@@ -362,13 +364,14 @@ Request = (
     | QueryStream
     | Resolve
     | QueryStats
+    | QueryCollectives
     | Capture
     | Register
     | Unregister
     | Join
     | AddPeer
 )
-Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | Resolved | NicStats
+Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | Resolved | NicStats | CollectivesInfo
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode

@@ -293,6 +293,11 @@ class EmulatedLink:
         self._release_line(lib.sn_emulated_burst_end(self._c, now), now)
 
     @property
+    def queued_bytes(self) -> int:
+        """Bytes in flight."""
+        return int(self._c.held_bytes)
+
+    @property
     def in_transit(self) -> bool:
         """Return whether any frame is in flight."""
         return bool(self._c.first != self._c.end or self._late)

@@ -35,6 +35,11 @@ def text(number: int) -> str:
     return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
+def endpoint(address: tuple[int, int]) -> tuple[str, int]:
+    """An address and port with the address in dotted form."""
+    return text(address[0]), address[1]
+
+
 def is_host(number: int) -> bool:
     """Whether an address may be another host's: not 0, loopback, multicast or reserved."""
     return 0 < number >> 24 < 224 and number >> 24 != 127

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from softnic.packet.segment import Tag
@@ -34,6 +35,8 @@ class ConnectionInfo:
     retransmits: int
     """Segments sent again, by timeout or fast retransmit."""
     srtt: float
+    min_rtt: float
+    """Least round trip of the last minutes; 0 before the first sample."""
     rttvar: float
     rto: float
     congestion: str
@@ -69,6 +72,7 @@ def info_of(c: Flow, now: float) -> ConnectionInfo:
         receive_queue=rcv.unread,
         retransmits=c.retransmits,
         srtt=c.rtt.srtt,
+        min_rtt=0.0 if math.isinf(least := c.rack.minimum.least) else least,
         rttvar=c.rtt.rttvar,
         rto=c.rtt.rto,
         congestion=c.congestion.name,

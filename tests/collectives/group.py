@@ -17,7 +17,7 @@ from tests.facades.ipc import StagedPart, WorkCompletion, WorkFailed, WorkReques
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection, peer_streams
+from tests.facades.tcp import Connection, ConnectionInfo, peer_streams
 
 Array = npt.NDArray[Any]
 BASE_IP = 0x0A4D0001
@@ -92,6 +92,10 @@ class Group:
                 assert accepted is not None
                 ends[low][high] = accepted
         return ends
+
+    def connections(self, rank: int) -> dict[int, list[ConnectionInfo]]:
+        """The states of a rank's connections for blocks, by rank."""
+        return {other: [connection.info(self.clock.now)] for other, connection in self.data[rank].items()}
 
     def post(self, rank: int, source: Array, result: Array, collective: str, **fields: Any) -> int:
         """One rank's post over all its blocks. Returns its number."""

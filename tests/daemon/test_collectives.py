@@ -23,6 +23,8 @@ from tests.facades.collectives import partition
 from tests.facades.ipc import (
     MAX_WORK_REQUESTS,
     CancelRequest,
+    CollectivesInfo,
+    QueryCollectives,
     WorkCompletion,
     WorkFailed,
     WorkRequest,
@@ -441,3 +443,33 @@ def test_streams_of_a_group_belong_to_the_nic(three: list[Nic]) -> None:
         assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 2
         assert all((array == 2).all() for array in arrays)
         until(lambda: socket.info(data).bytes_sent == 4000)
+
+
+def report(nic: Nic) -> CollectivesInfo:
+    with nic.client() as client:
+        found: CollectivesInfo = client.call(QueryCollectives())
+    return found
+
+
+def test_a_nic_reports_what_its_ranks_wait_for_and_their_last_failure(three: list[Nic]) -> None:
+    with group(three) as ranks:
+        long, short = contributions(2, 66)[0], contributions(2, 33)[0]
+        ranks[0].post(long, long)
+        until(lambda: bool(report(three[0]).communicators[0].operations))
+        [mine], [theirs] = (report(nic).communicators for nic in three[:2])
+        assert (mine.rank, mine.size, mine.posted, mine.pid) == (0, 3, 1, os.getpid())
+        assert (theirs.posted, theirs.operations) == (0, [])
+        assert mine.state in ("R", "S")
+        assert [operation.call for operation in mine.operations] == ["Iallreduce(66 x float32, op=SUM)"]
+        there = next(link for link in mine.links if link.rank == 1)
+        back = next(link for link in theirs.links if link.rank == 0)
+        assert (there.expected, back.expected) == (1, 0)
+        assert (there.local, there.remote) == (back.remote, back.local)
+        ranks[1].post(short, short)
+        until(lambda: all(report(nic).failed for nic in three[:2]))
+        failed = [report(nic).failed[-1] for nic in three[:2]]
+        assert [each.operations[0].call for each in failed] == [
+            "Iallreduce(66 x float32, op=SUM)",
+            "Iallreduce(33 x float32, op=SUM)",
+        ]
+        assert set(failed[0].ports) & {(remote, local) for local, remote in failed[1].ports}

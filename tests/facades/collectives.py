@@ -13,6 +13,7 @@ from softnic.collectives.messages import (
     header_of,
     pack,
 )
+from softnic.collectives.progress import links_of, operations_of
 from softnic.collectives.schedule import (
     ALGORITHMS,
     COLLECTIVES,
@@ -53,9 +54,11 @@ __all__ = [
     "choose",
     "groups",
     "header_of",
+    "links_of",
     "messages",
     "nbytes",
     "offsets",
+    "operations_of",
     "pack",
     "partition",
     "plan",

@@ -7,6 +7,14 @@ from softnic.ipc import control, socket_state
 from softnic.ipc import regions as regions
 from softnic.ipc import work_queue as work_queue
 from softnic.ipc.client import Client
+from softnic.ipc.collectives_info import (
+    CollectivesInfo,
+    CommunicatorInfo,
+    FailedCommunicatorInfo,
+    OperationInfo,
+    QueryCollectives,
+    RankLinkInfo,
+)
 from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
 from softnic.ipc.regions import Region as Region
 from softnic.ipc.work_queue import (
@@ -27,6 +35,12 @@ __all__ = [
     "SOL_NIC",
     "CancelRequest",
     "Client",
+    "CollectivesInfo",
+    "CommunicatorInfo",
+    "FailedCommunicatorInfo",
+    "OperationInfo",
+    "QueryCollectives",
+    "RankLinkInfo",
     "RecvRequest",
     "Region",
     "SendRequest",

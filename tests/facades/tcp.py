@@ -19,6 +19,7 @@ from softnic.tcp.delayed_ack import NEVER, DelayedAck
 from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
+from softnic.tcp.info import ConnectionInfo
 from softnic.tcp.listener import AcceptReady, Listener
 from softnic.tcp.liveness import QUIET_S, PeerFound, PeerLost
 from softnic.tcp.neighbours import MAX_ENTRIES, Neighbours
@@ -66,6 +67,7 @@ __all__ = [
     "Closed",
     "Congestion",
     "Connection",
+    "ConnectionInfo",
     "Cubic",
     "DelayedAck",
     "EchoReply",

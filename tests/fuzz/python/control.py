@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.facades.ipc import NIC_BLOCKS, NIC_CODEC, SOL_NIC, control
+from tests.facades.ipc import NIC_BLOCKS, NIC_CODEC, SOL_NIC, QueryCollectives, control
 from tests.fuzz.python._daemon import IP, Lab, write
 
 _MOST_PACKETS = 64
@@ -73,6 +73,7 @@ def seeds() -> Iterator[bytes]:
         control.QueryStream(3, True),
         control.QueryStats(),
         control.QueryStats(2),
+        QueryCollectives(),
         control.QueryNic(),
     ]
     records: _Packets = [
