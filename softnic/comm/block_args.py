@@ -14,7 +14,7 @@ import numpy as np
 from softnic.comm import buffers
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.collective_args import RECEIVE, SEND
-from softnic.comm.collective_parts import EXACT, BlockArgs, CompressionOptions
+from softnic.comm.collective_parts import EXACT, BlockArgs, CompressionOptions, moved_blocks
 
 _BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
@@ -61,12 +61,14 @@ def gather(
     root = buffers.rank_in(root, size, "root")
     if rank != root:
         own = buffers.message(send, what=SEND).array
-        return BlockArgs("gather", "direct", own.dtype, *_moved(size, {rank: own}, {}), root=root, options=options)
+        return BlockArgs(
+            "gather", "direct", own.dtype, *moved_blocks(size, {rank: own}, {}), root=root, options=options
+        )
     parts, local = parts_of(receive, size, vector, RECEIVE, writable=True), []
     if not buffers.is_in_place(send):
         own, parts = _alike(buffers.message(send, what=SEND).array, parts)
         local = [_fitting(own, parts.arrays[rank])]
-    moved = _moved(size, {}, parts.of_others(rank))
+    moved = moved_blocks(size, {}, parts.of_others(rank))
     return BlockArgs("gather", "direct", parts.dtype, *moved, local, parts.buffers, root=root, options=options)
 
 
@@ -84,23 +86,15 @@ def scatter(
     root = buffers.rank_in(root, size, "root")
     if rank != root:
         buffer = buffers.message(receive, writable=True, what=RECEIVE)
-        moved, own = _moved(size, {}, {rank: buffer.array}), buffer.array
+        moved, own = moved_blocks(size, {}, {rank: buffer.array}), buffer.array
         return BlockArgs("scatter", "direct", own.dtype, *moved, (), (buffer,), root=root, options=options)
     parts, local, written = parts_of(send, size, vector, SEND), [], []
     if not buffers.is_in_place(receive):
         written = [buffers.message(receive, writable=True, what=RECEIVE)]
         own, parts = _alike(written[0].array, parts)
         local = [_fitting(parts.arrays[rank], own)]
-    moved = _moved(size, parts.of_others(rank), {})
+    moved = moved_blocks(size, parts.of_others(rank), {})
     return BlockArgs("scatter", "direct", parts.dtype, *moved, local, written, root=root, options=options)
-
-
-def _moved(
-    count: int, sent: dict[int, Array], received: dict[int, Array]
-) -> tuple[tuple[int, ...], dict[int, Array], dict[int, Array]]:
-    """Return the elements of each block, 0 where none moves, and both arguments."""
-    blocks = sent | received
-    return tuple(blocks[block].size if block in blocks else 0 for block in range(count)), sent, received
 
 
 def allgatherv(size: int, rank: int, send: Any, receive: Any, options: CompressionOptions = EXACT) -> BlockArgs:
@@ -143,7 +137,7 @@ def _exchange(size: int, rank: int, sent: BlockParts, received: BlockParts, opti
     in_place = sent.buffers is received.buffers
     local = [] if in_place else [_fitting(sent.arrays[rank], received.arrays[rank])]
     received_blocks = {size + each: array for each, array in received.of_others(rank).items()}
-    moved = _moved(2 * size, sent.of_others(rank), received_blocks)
+    moved = moved_blocks(2 * size, sent.of_others(rank), received_blocks)
     return BlockArgs("alltoall", "direct", received.dtype, *moved, local, received.buffers, options=options)
 
 

@@ -139,3 +139,11 @@ class BlockArgs:
                 target[:] = self.contributions[block]
         nothing = np.empty(0, self.dtype)
         self.end([self.contributions.get(block, nothing) for block in range(len(self.counts))])
+
+
+def moved_blocks(
+    count: int, sent: Mapping[int, Array], received: Mapping[int, Array]
+) -> tuple[tuple[int, ...], Mapping[int, Array], Mapping[int, Array]]:
+    """Return the elements of each of `count` blocks, 0 where this rank moves none, and both arguments."""
+    blocks = {**sent, **received}
+    return tuple(blocks[block].size if block in blocks else 0 for block in range(count)), sent, received

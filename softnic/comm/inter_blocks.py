@@ -16,7 +16,7 @@ from softnic.comm import block_args, buffers
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.collective_args import RECEIVE, SEND
 from softnic.comm.collective_calls import CallContext
-from softnic.comm.collective_parts import BlockArgs
+from softnic.comm.collective_parts import BlockArgs, moved_blocks
 from softnic.comm.constants import ERR_ROOT, PROC_NULL, ROOT
 from softnic.comm.errors import ArgumentError
 from softnic.comm.folding import combination
@@ -234,6 +234,5 @@ def _exchange(
     size = groups.local_size + groups.remote_size
     contributions = {groups.first_remote + rank: block.view(_BYTES) for rank, block in sent.items()}
     results = {size + groups.first_remote + rank: block.view(_BYTES) for rank, block in received.items()}
-    blocks = {**contributions, **results}
-    counts = tuple(blocks[each].size if each in blocks else 0 for each in range(2 * size))
-    return BlockArgs("alltoall", "direct", _BYTES, counts, contributions, results, (), written, finish, op_name=op_name)
+    moved = moved_blocks(2 * size, contributions, results)
+    return BlockArgs("alltoall", "direct", _BYTES, *moved, (), written, finish, op_name=op_name)

@@ -13,7 +13,7 @@ import numpy as np
 
 from softnic.comm import buffers, collective_args, execution, pickling
 from softnic.comm.buffers import Array
-from softnic.comm.collective_parts import BlockArgs
+from softnic.comm.collective_parts import BlockArgs, moved_blocks
 from softnic.comm.connections import CommConnections
 
 SLOT_BYTES = 512
@@ -112,9 +112,8 @@ def _scatter(connections: CommConnections, call: str, given: dict[int, Array], o
     rank, size = _place(connections)
     sent = {each: block for each, block in given.items() if each != rank}
     results = {rank: own} if rank != root else {}
-    blocks = {**sent, **results}
-    counts = tuple(blocks[each].size if each in blocks else 0 for each in range(size))
-    execution.run(connections, call, BlockArgs("scatter", "direct", _BYTES, counts, sent, results, root=root))
+    moved = moved_blocks(size, sent, results)
+    execution.run(connections, call, BlockArgs("scatter", "direct", _BYTES, *moved, root=root))
 
 
 def exchange_objects(connections: CommConnections, call: str, items: Sequence[Any]) -> list[Any]:
@@ -140,9 +139,7 @@ def _exchange(connections: CommConnections, call: str, given: Sequence[Array], t
     rank, size = _place(connections)
     sent = {each: block for each, block in enumerate(given) if each != rank}
     results = {size + each: block for each, block in enumerate(taken) if each != rank}
-    blocks = {**sent, **results}
-    counts = tuple(blocks[each].size if each in blocks else 0 for each in range(2 * size))
-    execution.run(connections, call, BlockArgs("alltoall", "direct", _BYTES, counts, sent, results))
+    execution.run(connections, call, BlockArgs("alltoall", "direct", _BYTES, *moved_blocks(2 * size, sent, results)))
 
 
 def _place(connections: CommConnections) -> tuple[int, int]:
