@@ -24,7 +24,7 @@ from softnic.comm.bootstrap.store import Store
 from softnic.comm.collectives import BufferCollectives
 from softnic.comm.constants import UNDEFINED
 from softnic.comm.errhandlers import Errhandler
-from softnic.comm.errors import LaunchError
+from softnic.comm.errors import ArgumentError, LaunchError
 from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
@@ -188,7 +188,8 @@ class Communicator(Comm):
             Accepted; ranks keep their order.
         """
         del reorder
-        inward, outward = tuple(sources or ()), tuple(destinations or ())
+        inward = topologies.checked_ranks(sources or (), self.size, "sources")
+        outward = topologies.checked_ranks(destinations or (), self.size, "destinations")
         weighted = (
             topologies.checked_weights(sourceweights, len(inward), "sourceweights"),
             topologies.checked_weights(destweights, len(outward), "destweights"),
@@ -228,8 +229,9 @@ class Communicator(Comm):
         """
         del reorder
         checked = topologies.checked_weights(weights, len(destinations), "weights")
-        starts = [source for source, degree in zip(sources, degrees, strict=True) for _ in range(degree)]
-        own = list(zip(starts, destinations, checked or [0] * len(starts), strict=True))
+        ends = topologies.checked_ranks(destinations, self.size, "destinations")
+        starts = topologies.starts_of(topologies.checked_ranks(sources, self.size, "sources"), degrees, len(ends))
+        own = list(zip(starts, ends, checked or [0] * len(starts), strict=True))
         with self._state.call("Create_dist_graph") as connections:
             found = gather_objects(connections, "Create_dist_graph", (own, checked is not None), range(self.size))
         edges = sorted(edge for theirs, _ in found for edge in theirs)
@@ -283,7 +285,7 @@ class Cartcomm(CartCalls, Topocomm):
         """Return the communicator of the ranks that differ from this one only where `remain_dims` is true."""
         grid = self._cart()
         if len(remain_dims) != len(grid.dims):
-            raise ValueError(f"remain_dims has {len(remain_dims)} entries for {len(grid.dims)} dimensions")
+            raise ArgumentError(f"remain_dims has {len(remain_dims)} entries for {len(grid.dims)} dimensions")
         own = self.coords
         kept = [dimension for dimension, remains in enumerate(remain_dims) if remains]
         color = 0

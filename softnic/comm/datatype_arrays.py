@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softnic.comm.constants import DISTRIBUTE_BLOCK, DISTRIBUTE_DFLT_DARG, DISTRIBUTE_NONE, ORDER_FORTRAN
+from softnic.comm.constants import DISTRIBUTE_BLOCK, DISTRIBUTE_DFLT_DARG, DISTRIBUTE_NONE, ERR_ARG, ORDER_FORTRAN
 from softnic.comm.datatype_layout import Integers, TypeMap
+from softnic.comm.errors import ArgumentError
 
 
 class Subarray(NamedTuple):
@@ -22,6 +23,16 @@ class Subarray(NamedTuple):
     @property
     def integers(self) -> list[int]:
         return [len(self.sizes), *self.sizes, *self.subsizes, *self.starts, self.order]
+
+    def checked(self) -> Subarray:
+        """Return the arguments. Raises ArgumentError unless the part is within the array."""
+        if not len(self.sizes) == len(self.subsizes) == len(self.starts) or not all(
+            length >= 0 <= start <= size - length
+            for size, length, start in zip(self.sizes, self.subsizes, self.starts, strict=True)
+        ):
+            part = f"a part of {self.subsizes} at {self.starts}"
+            raise ArgumentError(f"{part} is not within an array of {self.sizes}", code=ERR_ARG)
+        return self
 
     def layout(self, old: TypeMap) -> TypeMap:
         """Return the layout of the part of an array of `old`."""
@@ -47,6 +58,14 @@ class DistributedArray(NamedTuple):
     def integers(self) -> list[int]:
         axes = [*self.gsizes, *self.distribs, *self.dargs, *self.psizes]
         return [self.size, self.rank, len(self.gsizes), *axes, self.order]
+
+    def checked(self) -> DistributedArray:
+        """Return the arguments. Raises ArgumentError unless the grid has the ranks, and each axis its arguments."""
+        axes = {len(each) for each in (self.gsizes, self.distribs, self.dargs, self.psizes)}
+        if len(axes) > 1 or math.prod(self.psizes) != self.size or not 0 <= self.rank < self.size:
+            part = f"rank {self.rank} of {self.size} in a grid of {self.psizes}"
+            raise ArgumentError(f"{part} has no part of an array of {self.gsizes}", code=ERR_ARG)
+        return self
 
     def layout(self, old: TypeMap) -> TypeMap:
         """Return the layout of this rank's part of an array of `old`."""

@@ -55,6 +55,36 @@ class TypeMap:
         return int(self.lengths.sum())
 
     @cached_property
+    def _run_elements(self) -> Integers:
+        """Elements of each run."""
+        sizes = np.array([element.itemsize for element in self.elements], np.int64)
+        return self.lengths // sizes[self.kinds]
+
+    def elements_in(self, nbytes: int) -> int | None:
+        """Return the elements of so many packed bytes; None if the last one is not whole."""
+        if not self.size:
+            return 0
+        items, rest = divmod(nbytes, self.size)
+        count = items * int(self._run_elements.sum())
+        for length, elements in zip(self.lengths.tolist(), self._run_elements.tolist(), strict=True):
+            if rest < length:
+                whole, part = divmod(rest * elements, length)
+                return None if part else count + whole
+            rest, count = rest - length, count + elements
+        return count
+
+    def bytes_of(self, count: int) -> int:
+        """Return the packed bytes of the first `count` elements of items."""
+        if not self.size:
+            return 0
+        items, rest = divmod(count, int(self._run_elements.sum()))
+        nbytes = items * self.size
+        for length, elements in zip(self.lengths.tolist(), self._run_elements.tolist(), strict=True):
+            taken = min(rest, elements)
+            rest, nbytes = rest - taken, nbytes + taken * length // elements
+        return nbytes
+
+    @cached_property
     def true_lb(self) -> int:
         return int(self.offsets.min()) if self.offsets.size else 0
 

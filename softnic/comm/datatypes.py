@@ -141,7 +141,7 @@ class Datatype(DatatypePacking, AttributeCalls):
         lengths, starts = _equally_long(blocklengths, displacements)
         types = [datatype._definition for datatype in datatypes]
         if len(types) != len(lengths):
-            raise ValueError(f"{len(types)} datatypes for {len(lengths)} blocks")
+            raise ArgumentError(f"{len(types)} datatypes for {len(lengths)} blocks")
         params = {"blocklengths": lengths, "displacements": starts}
         made = partial(_structure, types, lengths, starts)
         return cls._named(TypeDefinition("STRUCT", made, [len(lengths), *lengths], starts, types, params))
@@ -159,7 +159,7 @@ class Datatype(DatatypePacking, AttributeCalls):
             Its first index of each axis.
         """
         old = self._definition
-        params = datatype_arrays.Subarray(list(sizes), list(subsizes), list(starts), order)
+        params = datatype_arrays.Subarray(list(sizes), list(subsizes), list(starts), order).checked()
         return self._new(
             TypeDefinition(
                 "SUBARRAY", lambda: params.layout(old.layout), params.integers, types=[old], params=params._asdict()
@@ -192,7 +192,7 @@ class Datatype(DatatypePacking, AttributeCalls):
         old = self._definition
         params = datatype_arrays.DistributedArray(
             size, rank, list(gsizes), list(distribs), list(dargs), list(psizes), order
-        )
+        ).checked()
         return self._new(
             TypeDefinition(
                 "DARRAY", lambda: params.layout(old.layout), params.integers, types=[old], params=params._asdict()
@@ -310,7 +310,7 @@ class Datatype(DatatypePacking, AttributeCalls):
             As in "d", "i4" or "?".
         """
         if code not in TYPES:
-            raise ValueError(f"{code!r} is the code of no datatype")
+            raise ArgumentError(f"{code!r} is the code of no datatype")
         return TYPES[code]
 
     def Commit(self) -> Self:
@@ -344,7 +344,7 @@ def _count(number: int) -> int:
 def _equally_long(blocklengths: Sequence[int], displacements: Sequence[int]) -> tuple[list[int], list[int]]:
     lengths, starts = [_count(each) for each in blocklengths], [operator.index(each) for each in displacements]
     if len(lengths) != len(starts):
-        raise ValueError(f"{len(lengths)} blocklengths and {len(starts)} displacements")
+        raise ArgumentError(f"{len(lengths)} blocklengths and {len(starts)} displacements")
     return lengths, starts
 
 

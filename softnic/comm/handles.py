@@ -45,7 +45,7 @@ class Handle(PublicNames):
     @classmethod
     def _target_of(cls, of: Any) -> Any:
         if not isinstance(of, cls._family()):
-            raise TypeError(f"{cls._family().__name__} is expected, not {type(of).__name__}")
+            raise TypeError(f"{cls.__name__} is expected, not {type(of).__name__}")
         return of._target
 
     @classmethod
@@ -58,7 +58,7 @@ class Handle(PublicNames):
     def _live(self) -> Any:
         """Return what this names. Raises ArgumentError for a null object."""
         if self._target is None:
-            raise ArgumentError(f"this {self._family().__name__} is null", code=self.null_code)
+            raise ArgumentError(f"this {type(self).__name__} is null", code=self.null_code)
         return self._target
 
     def free(self) -> None:

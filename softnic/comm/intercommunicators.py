@@ -17,6 +17,7 @@ from softnic.comm.buffers import rank_in
 from softnic.comm.collective_calls import collective_calls, persistent_call
 from softnic.comm.collectives import BufferCollectives
 from softnic.comm.constants import PROC_NULL, ROOT, UNDEFINED
+from softnic.comm.errors import ArgumentError
 from softnic.comm.exchanges import BufferExchanges
 from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
@@ -33,7 +34,8 @@ from softnic.comm.unsupported import TWO_GROUPS, refused
 
 def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: int, tag: int) -> CommunicatorState:
     """Return the state of a communicator of the ranks of `comm` and of another group's ranks."""
-    leads = comm.rank == rank_in(local_leader, comm.size, "local_leader")
+    with comm._state.call("Create_intercomm"):
+        leads = comm.rank == rank_in(local_leader, comm.size, "local_leader")
     base = comm if comm.size > 1 else peer_comm
     base.Init()
     with ExitStack() as stack:
@@ -173,11 +175,11 @@ class InterCalls(Administration):
         return [obj] * self._groups().remote_size
 
     def _one_each(self, items: Any) -> list[Any]:
-        """Return one object for each rank of the other group; None: each is None. Raises ValueError."""
+        """Return one object for each rank of the other group; None: each is None. Raises ArgumentError."""
         size = self._groups().remote_size
         listed = self._same(None) if items is None else list(items)
         if len(listed) != size:
-            raise ValueError(f"{len(listed)} objects are given for {size} ranks of the other group")
+            raise ArgumentError(f"{len(listed)} objects are given for {size} ranks of the other group")
         return listed
 
     def barrier(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from softnic.comm import buffers
 from softnic.comm.buffers import MessageBuffer, raw
+from softnic.comm.errors import ArgumentError
 from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.neighbor_exchange import ExchangeRecv, ExchangeSend, NeighborOperation
 from softnic.comm.p2p_persistent import Prequest
@@ -147,7 +148,7 @@ class NeighborCalls(TopologyCalls):
         """Send each neighbour its object, and return theirs."""
         data = [memoryview(pickle.dumps(each)) for each in sendobj]
         if len(data) != self.outdegree:
-            raise ValueError(f"neighbor_alltoall: {len(data)} objects for {self.outdegree} neighbours")
+            raise ArgumentError(f"neighbor_alltoall: {len(data)} objects for {self.outdegree} neighbours")
         return self._exchange_objects("neighbor_alltoall", data)
 
     def _slots(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

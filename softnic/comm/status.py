@@ -81,11 +81,12 @@ class Status(PublicNames):
 
     def Get_elements(self, datatype: Datatype) -> int:
         """Return the basic elements of `datatype` received, MPI.UNDEFINED if they are not whole."""
-        return self.Get_count(datatype)
+        count = datatype._definition.layout.elements_in(self._get(4))
+        return UNDEFINED if count is None else count
 
     def Set_elements(self, datatype: Datatype, count: int) -> None:
-        """Set the size of the message to `count` elements of `datatype`."""
-        self._set(4, datatype.Get_size() * count)
+        """Set the size of the message to `count` basic elements of `datatype`."""
+        self._set(4, datatype._definition.layout.bytes_of(count))
 
     source = property(Get_source, Set_source)
     tag = property(Get_tag, Set_tag)

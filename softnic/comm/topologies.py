@@ -115,12 +115,12 @@ Topology = CartTopology | GraphTopology | DistGraphTopology
 
 
 def cart(dims: Sequence[int], periods: Sequence[bool] | bool | None, size: int) -> CartTopology:
-    """Return the grid that is asked for. Raises ArgumentError and ValueError."""
+    """Return the grid that is asked for. Raises ArgumentError."""
     extents = tuple(int(extent) for extent in dims)
     if periods is None or isinstance(periods, bool):
         periods = [bool(periods)] * len(extents)
     if len(periods) != len(extents):
-        raise ValueError(f"{len(extents)} dimensions and {len(periods)} periods")
+        raise ArgumentError(f"{len(extents)} dimensions and {len(periods)} periods")
     made = CartTopology(extents, tuple(bool(period) for period in periods))
     if min(extents, default=1) < 1 or made.size > size:
         raise ArgumentError(f"a grid of {list(extents)} does not fit {size} ranks", code=ERR_DIMS)
@@ -134,9 +134,24 @@ def graph(index: Sequence[int], edges: Sequence[int], size: int) -> GraphTopolog
         ends = ends[1:]
     if len(ends) > size or list(ends) != sorted(ends) or (ends[-1] if ends else 0) != len(flat):
         raise ArgumentError(f"index {list(index)} does not fit {len(flat)} edges and {size} ranks", code=ERR_TOPOLOGY)
-    if not all(0 <= edge < len(ends) for edge in flat):
-        raise ArgumentError(f"edges {list(flat)}: ranks of 0..{len(ends) - 1} are expected", code=ERR_TOPOLOGY)
-    return GraphTopology(ends, flat)
+    return GraphTopology(ends, checked_ranks(flat, len(ends), "edges"))
+
+
+def checked_ranks(ranks: Iterable[int], size: int, what: str) -> tuple[int, ...]:
+    """Return ranks at the ends of edges. Raises ArgumentError."""
+    found = tuple(int(rank) for rank in ranks)
+    if not all(0 <= rank < size for rank in found):
+        raise ArgumentError(f"{what} {list(found)}: ranks of 0..{size - 1} are expected", code=ERR_TOPOLOGY)
+    return found
+
+
+def starts_of(sources: Sequence[int], degrees: Sequence[int], edges: int) -> list[int]:
+    """Return where each of `edges` edges starts: at a source as many as its degree. Raises ArgumentError."""
+    if len(sources) != len(degrees) or min(degrees, default=0) < 0 or sum(degrees) != edges:
+        raise ArgumentError(
+            f"degrees {list(degrees)} do not fit {len(sources)} sources and {edges} destinations", code=ERR_TOPOLOGY
+        )
+    return [source for source, degree in zip(sources, degrees, strict=True) for _ in range(degree)]
 
 
 def balanced(nodes: int, dims: int | Sequence[int]) -> list[int]:
@@ -182,13 +197,13 @@ def _factors(number: int, parts: int) -> list[int]:
 
 
 def checked_weights(weights: object, count: int, what: str) -> tuple[int, ...] | None:
-    """Return weights of edges, None for MPI.UNWEIGHTED. Raises ValueError."""
+    """Return weights of edges, None for MPI.UNWEIGHTED. Raises ArgumentError."""
     if weights is None or (isinstance(weights, int) and weights == UNWEIGHTED):
         return None
     given: Iterable[int] = () if isinstance(weights, int) and weights == WEIGHTS_EMPTY else weights  # type: ignore[assignment]
     found = tuple(int(weight) for weight in given)
     if len(found) != count:
-        raise ValueError(f"{what}: {len(found)} weights of {count} edges")
+        raise ArgumentError(f"{what}: {len(found)} weights of {count} edges")
     if min(found, default=0) < 0:
         raise ArgumentError(f"{what}: weights are 0 or more", code=ERR_ARG)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,66 @@ def test_packing(code: str) -> None:
     assert back.tolist() == data.tolist()
     with pytest.raises(MPI.Exception):
         datatype.Pack(data, own, 4, MPI.COMM_SELF)
+
+
+PARTICLE = MPI.Datatype.Create_struct([1, 3], [0, 8], [MPI.INT, MPI.DOUBLE])
+
+
+@pytest.mark.parametrize(
+    ("datatype", "received", "items", "elements"),
+    [
+        (MPI.INT.Create_contiguous(3), 24, 2, 6),
+        (MPI.INT.Create_contiguous(3), 20, MPI.UNDEFINED, 5),
+        (MPI.INT.Create_contiguous(3), 18, MPI.UNDEFINED, MPI.UNDEFINED),
+        (MPI.DOUBLE_INT, 24, 2, 4),
+        (MPI.DOUBLE_INT, 20, MPI.UNDEFINED, 3),
+        (PARTICLE, 56, 2, 8),
+        (PARTICLE, 48, MPI.UNDEFINED, 7),
+        (PARTICLE, 4, MPI.UNDEFINED, 1),
+        (PARTICLE, 10, MPI.UNDEFINED, MPI.UNDEFINED),
+        (PARTICLE.Create_contiguous(2), 28, MPI.UNDEFINED, 4),
+        (MPI.DOUBLE, 16, 2, 2),
+        (MPI.BYTE, 16, 16, 16),
+        (MPI.INT.Create_contiguous(0), 0, 0, 0),
+    ],
+)
+def test_a_status_has_the_items_and_the_basic_elements(
+    datatype: MPI.Datatype, received: int, items: int, elements: int
+) -> None:
+    status = MPI.Status()
+    status.count = received
+    assert (status.Get_count(datatype), status.Get_elements(datatype)) == (items, elements)
+    if elements != MPI.UNDEFINED:
+        status.count = 99
+        status.Set_elements(datatype, elements)
+        assert status.count == received
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: MPI.INT.Create_subarray([4], [3], [2]),
+        lambda: MPI.INT.Create_subarray([4], [2], [-1]),
+        lambda: MPI.INT.Create_subarray([4, 4], [2, 2], [0]),
+        lambda: MPI.INT.Create_darray(4, 4, [8, 8], [0, 0], [-1, -1], [2, 2]),
+        lambda: MPI.INT.Create_darray(4, 0, [8, 8], [0, 0], [-1, -1], [2, 1]),
+        lambda: MPI.INT.Create_darray(4, 0, [8, 8], [0, 0], [-1], [2, 2]),
+        lambda: MPI.Datatype.Create_struct([1], [0, 4], [MPI.INT, MPI.INT]),
+        lambda: MPI.Datatype.Create_struct([1], [0], [MPI.INT, MPI.INT]),
+        lambda: MPI.Datatype.fromcode("nothing"),
+    ],
+)
+def test_a_type_that_cannot_be_is_an_error_when_it_is_made(make: Callable[[], MPI.Datatype]) -> None:
+    with pytest.raises(MPI.Exception) as wrong:
+        make()
+    assert wrong.value.Get_error_class() == MPI.ERR_ARG
+
+
+def test_errors_name_the_kinds_of_objects_as_programs_do() -> None:
+    with pytest.raises(MPI.Exception, match="this Datatype is null"):
+        MPI.DATATYPE_NULL.Get_size()
+    with pytest.raises(TypeError, match="Datatype is expected, not Op"):
+        MPI.Datatype(MPI.SUM)
 
 
 def test_external32_is_big_endian() -> None:

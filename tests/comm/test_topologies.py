@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,29 @@ def test_graphs_of_which_ranks_know_their_edges() -> None:
         return found
 
     assert run(3, program) == [([2], [1, 2]), ([0], []), ([0], [0])]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda comm: comm.Create_graph([1], [1]),
+        lambda comm: comm.Create_dist_graph_adjacent([1], [0]),
+        lambda comm: comm.Create_dist_graph_adjacent([0], [-1]),
+        lambda comm: comm.Create_dist_graph_adjacent([0], [0], [1, 2], [1]),
+        lambda comm: comm.Create_dist_graph([0], [1], [7]),
+        lambda comm: comm.Create_dist_graph([3], [1], [0]),
+        lambda comm: comm.Create_dist_graph([0], [2], [0]),
+        lambda comm: comm.Create_dist_graph([0], [1, 1], [0]),
+        lambda comm: comm.Create_cart([1], [True, False]),
+        lambda comm: comm.Create_cart([1]).Sub([True, True]),
+        lambda comm: comm.Create_cart([1]).neighbor_alltoall([0]),
+        lambda comm: comm.Create_intercomm(1, comm, 0),
+    ],
+)
+def test_wrong_edges_and_grids_are_errors_of_mpi(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(MPI.Exception):
+        make(MPI.COMM_SELF)
+    assert MPI.COMM_SELF.allreduce(1) == 1
 
 
 def test_only_communicators_of_a_kind_have_another_name_of_that_kind() -> None:
