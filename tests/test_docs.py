@@ -16,7 +16,7 @@ from tests.facades.daemon import parser
 from tests.facades.reproduce import ITEMS
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MADE_BY_USERS = {"softnic/machine.json"}
 """Under ~/.config."""
 

@@ -32,6 +32,6 @@ def test_one_line_names_the_command() -> None:
 
 def test_no_page_and_no_message_names_a_package_of_an_index() -> None:
     """softnic is in no index: `pip install softnic` would install another package or none."""
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "softnic").rglob("*.py")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "softnic").rglob("*.py")]
     index = re.compile(r"softnic\\?\[\w+\]|pip install '?softnic\b(?!-).*")
     assert [f"{page.name}: {found}" for page in pages for found in index.findall(page.read_text())] == []
