@@ -1,0 +1,51 @@
+"""The tutorials are correct: every block of code runs as written, and prints what the page shows."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+from tests.documented import blocks, run_page
+
+ROOT = Path(__file__).resolve().parent.parent
+TUTORIALS = ROOT / "docs" / "tutorials"
+LIMIT_S = 300.0
+
+
+@pytest.mark.parametrize("name", ["socket", "capture", pytest.param("numpy", marks=pytest.mark.slow)])
+def test_tutorial(name: str, tmp_path: Path) -> None:
+    run_page(TUTORIALS / f"{name}.md", tmp_path, LIMIT_S)
+
+
+@needs.tools("openssl")
+def test_tutorial_of_two_hosts(tmp_path: Path) -> None:
+    run_page(TUTORIALS / "two-hosts.md", tmp_path, LIMIT_S)
+
+
+@pytest.mark.slow
+def test_tutorial_of_pytorch(tmp_path: Path) -> None:
+    needs.module("torch")
+    run_page(TUTORIALS / "pytorch.md", tmp_path, LIMIT_S)
+
+
+@needs.tools("patch")
+@pytest.mark.slow
+def test_tutorial_of_a_codec(tmp_path: Path) -> None:
+    for name in ("softnic", "native", "daemons"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    run_page(TUTORIALS / "codec.md", tmp_path, 2 * LIMIT_S)
+
+
+def test_every_tutorial_is_run() -> None:
+    pages = {page.stem: blocks(page) for page in TUTORIALS.glob("*.md") if page.stem != "index"}
+    assert set(pages) == {"socket", "numpy", "pytorch", "two-hosts", "capture", "codec"}
+    for name, found in pages.items():
+        languages = [block.language for block in found if not block.file]
+        assert set(languages) == {"sh", "text"}, name
+        assert all(first == "sh" for first, then in pairwise(languages) if then == "text"), name
