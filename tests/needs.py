@@ -17,8 +17,10 @@ import functools
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -34,15 +36,20 @@ TOOLS = {
     "ip": "iproute2",
     "iperf3": "iperf3",
     "mpirun": "openmpi-bin",
+    "nft": "nftables",
     "openssl": "openssl",
     "pasta": "passt",
     "patch": "patch",
     "ping": "iputils-ping",
     "pkg-config": "pkg-config",
     "qemu-aarch64": "qemu-user",
+    "qemu-x86_64": "qemu-user",
     "redis-cli": "redis-tools",
     "redis-server": "redis-server",
     "slirp4netns": "slirp4netns",
+    "systemctl": "systemd",
+    "systemd-analyze": "systemd",
+    "systemd-nspawn": "systemd-container",
     "tshark": "tshark",
     "unshare": "util-linux",
 }
@@ -78,6 +85,12 @@ def missing_tools(*names: str) -> str:
     absent = [name for name in names if shutil.which(name) is None]
     packages = dict.fromkeys(TOOLS[name] for name in absent)
     return f"not installed: {', '.join(absent)} (apt-get install {' '.join(packages)})" if absent else ""
+
+
+def program_of(name: str, package: str) -> None:
+    """Skip unless a package of PyPI has installed this program, on PATH or beside this Python."""
+    if shutil.which(name) is None and not Path(sys.executable).with_name(name).exists():
+        skip(f"not installed: {name} (pip install {package})")
 
 
 def _missing_root() -> str:
