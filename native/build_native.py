@@ -22,7 +22,7 @@ PUBLIC = (
     *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
     *("frames.h", "packets.h", "tap.h", "batch_io.h", "emulated_link.h"),
     *("aead.h", "epoll.h", "stall_watchdog.h"),
-    *("scoreboard.h", "send_buffer.h", "fast_path.h", "port.h", "engine.h", "turn.h"),
+    *("scoreboard.h", "send_buffer.h", "fast_path.h", "port.h", "flow_totals.h", "engine.h", "turn.h"),
 )
 
 FLOW = ("scoreboard.h", "send_buffer.h", "flow.h", "port.h")

@@ -60,6 +60,8 @@ class OffloadCounters:
     communicators_failed: int = 0
     collectives_posted: int = 0
     collectives_completed: int = 0
+    collectives_microseconds: int = 0
+    """Sum of the times from post to completion, of those completed."""
     collectives_failed: int = 0
     """Posted, and not complete when their communicator failed."""
     work_requests_malformed: int = 0
@@ -316,8 +318,9 @@ class OffloadedCollectives:
                 reply = replies.popleft()
                 if not isinstance(reply, WorkCompletion):
                     self._count_failure(communicator, now)
-                elif communicator.in_progress.pop(reply.number, None) is not None:
+                elif (posted := communicator.in_progress.pop(reply.number, None)) is not None:
                     self.counters.collectives_completed += 1
+                    self.counters.collectives_microseconds += round((now - posted.time) * 1e6)
         except BlockingIOError:
             pass
         except OSError:  # the application has closed its end

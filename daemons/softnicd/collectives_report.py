@@ -75,7 +75,7 @@ def _communicator(communicator: OffloadedCommunicator, links: list[RankLinkInfo]
 
 def _chosen(links: list[RankLinkInfo], most: int) -> list[RankLinkInfo]:
     """Return at most so many links: those that something waits for first, and no unused ones."""
-    used = [each for each in links if each.bytes_sent or each.bytes_received or each.expected]
+    used = [each for each in links if each.bytes_sent or each.bytes_received or each.expected or each.sending]
     return sorted(used, key=lambda each: not (each.expected or each.receiving or each.unacknowledged))[: max(0, most)]
 
 

@@ -12,12 +12,11 @@ from dataclasses import asdict
 
 from softnic.ipc.collectives_info import QueryCollectives
 from softnic.ipc.control import NicInfo, StreamInfo
+from softnic.ipc.snapshot import CollectiveTotals, StreamTotals
 from softnic.link.udp import VxlanLink
 from softnic.nic.node import Node
 from softnic.tcp.config import TcpConfig
-from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
-from softnic.tcp.state import State
 from softnicd.collectives_report import CollectivesReport
 from softnicd.config import Config
 from softnicd.fast_turn import FastTurn
@@ -26,6 +25,7 @@ from softnicd.link_setup import drain, nic_info
 from softnicd.pump import Pump
 from softnicd.regions import Regions
 from softnicd.selector import AT_ONCE, Selector
+from softnicd.snapshots import collective_totals, connection_totals
 from softnicd.stream_handlers import StreamHandlers
 from softnicd.stream_pump import StreamPump
 from softnicd.watchdog import Watchdog
@@ -76,12 +76,14 @@ class Daemon(Pump):
     def host(self) -> Host:
         return self.node.host
 
-    def info(self) -> NicInfo:
-        unacknowledged = sum(map(self._has_unacknowledged, self.host.tcp.connections))
+    def info(self, unacknowledged: int) -> NicInfo:
         return nic_info(self.config, self.node.nic, self._wire, unacknowledged)
 
-    def _has_unacknowledged(self, connection: Connection) -> bool:
-        return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0
+    def totals(self) -> tuple[StreamTotals, int]:
+        return connection_totals(self.host.tcp.connections, len(self.streams.table.by_listener))
+
+    def collective_totals(self) -> CollectiveTotals:
+        return collective_totals(self.offloaded, self.now())
 
     def counters(self) -> dict[str, int]:
         if self.fast_turn is not None:

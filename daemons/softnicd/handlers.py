@@ -11,6 +11,8 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnicd.event_log import EventLog
@@ -33,9 +35,10 @@ class ControlledNic(Protocol):
     def catch_up(self) -> None:
         """Processes what happened before the request."""
 
-    def info(self) -> control.NicInfo: ...
+    def describe(self) -> control.NicInfo: ...
 
-    def counters(self) -> dict[str, int]: ...
+    def summary(self) -> control.NicStats:
+        """The statistics without streams, communicators and events."""
 
     def stream_infos(self, after: int, limit: int) -> list[control.StreamInfo]: ...
 
@@ -78,13 +81,14 @@ class ControlHandlers:
     def _hello(self, request: control.QueryNic, _fd: int | None, _client: object) -> control.NicInfo:
         if request.version != control.VERSION:
             raise OSError(errno.EPROTO, f"the NIC speaks version {control.VERSION} of the control protocol")
-        return self._nic.info()
+        return self._nic.describe()
 
     def _stats(self, request: control.QueryStats, _fd: int | None, _client: object) -> control.NicStats:
         streams = self._nic.stream_infos(request.after, PAGE + 1)
         events = [] if request.after else self._nic.event_log.events
-        info, counters = self._nic.info(), self._nic.counters()
-        return control.NicStats(info, counters, streams[:PAGE], len(streams) > PAGE, events)
+        return msgspec.structs.replace(
+            self._nic.summary(), streams=streams[:PAGE], more=len(streams) > PAGE, events=events
+        )
 
     def _capture(self, request: control.Capture, fd: int | None, _client: object) -> control.Done:
         if fd is None:

@@ -17,7 +17,8 @@ from dataclasses import asdict
 
 from softnic.capture.captured_link import CapturedLink
 from softnic.capture.hook import CaptureHook
-from softnic.ipc.control import NicInfo, StreamInfo
+from softnic.ipc.control import NicInfo, NicStats, StreamInfo
+from softnic.ipc.snapshot import CollectiveTotals, StreamTotals
 from softnic.nic.adaptive_codec import Stopwatch
 from softnic.nic.nic import NicOptions
 from softnic.packet import ipv4
@@ -28,6 +29,7 @@ from softnicd.event_log import EventLog
 from softnicd.handlers import ControlHandlers
 from softnicd.link_setup import emulated, open_wire, random_source
 from softnicd.selector import AT_ONCE, NEVER, Selector
+from softnicd.snapshots import ProcessStatistics
 
 MAX_PEERS = 65536
 """As many nodes as a /16 has: a bound on what one control socket can make a NIC remember."""
@@ -45,6 +47,7 @@ class Pump(ABC):
         self.config = config
         self.event_log = EventLog()
         self._selector = selector
+        self._process = ProcessStatistics(self.now())
         self._random = random_source(config.seed)
         self._wire = open_wire(config, self.event_log.record)
         self._wire_fd = self._wire.fileno()
@@ -126,8 +129,33 @@ class Pump(ABC):
     def catch_up(self) -> None:
         """Processes what happened before a control request."""
 
+    def describe(self) -> NicInfo:
+        """The NIC's description."""
+        return self.info(self.totals()[1])
+
+    def summary(self) -> NicStats:
+        """The statistics without streams, communicators and events."""
+        totals, unacknowledged = self.totals()
+        return NicStats(
+            self.info(unacknowledged),
+            self.counters(),
+            [],
+            process=self._process.info(self.now()),
+            totals=totals,
+            collectives=self.collective_totals(),
+        )
+
     @abstractmethod
-    def info(self) -> NicInfo: ...
+    def info(self, unacknowledged: int) -> NicInfo:
+        """The NIC's description, with the second result of `totals`."""
+
+    @abstractmethod
+    def totals(self) -> tuple[StreamTotals, int]:
+        """Sums over all streams, and the number of connections with unacknowledged data."""
+
+    def collective_totals(self) -> CollectiveTotals:
+        """Sums over the collectives in progress."""
+        return CollectiveTotals()
 
     @abstractmethod
     def stream_infos(self, after: int, limit: int) -> list[StreamInfo]:

@@ -11,6 +11,7 @@ import itertools
 import select
 
 from softnic.ipc.control import AutoInfo, NicInfo, StreamInfo
+from softnic.ipc.snapshot import StreamTotals
 from softnic.packet import ipv4
 from softnic.packet.ethernet import mac_of
 from softnic.tapnic import namespaces
@@ -43,8 +44,12 @@ class TapNicDaemon(Pump):
         # Edge-triggered, because packets wait in the device while the wire is full.
         selector.epoll.register(self._tap_fd, select.EPOLLIN | select.EPOLLET)
 
-    def info(self) -> NicInfo:
-        return nic_info(self.config, self.node.nic, self._wire)
+    def info(self, unacknowledged: int) -> NicInfo:
+        return nic_info(self.config, self.node.nic, self._wire, unacknowledged)
+
+    def totals(self) -> tuple[StreamTotals, int]:
+        flows = len(self.node.flows)
+        return StreamTotals({"KERNEL": flows} if flows else {}), 0
 
     def counters(self) -> dict[str, int]:
         return {**self.node.counters(), **super().counters()}

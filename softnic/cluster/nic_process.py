@@ -14,7 +14,6 @@ from typing import Literal
 
 from softnic import units
 from softnic.cluster.supervisor import PREFIX, ProcessSupervisor, SupervisedProcess, base_directory
-from softnic.ipc import control
 from softnic.ipc.client import Client
 from softnic.ipc.control import NicStats
 
@@ -162,17 +161,10 @@ def last_line(log: Path) -> str:
 
 
 def read_stats(path: Path) -> NicStats:
-    """Return the counters and all streams of the NIC at a control socket. Raises OSError if there is none."""
+    """Return the statistics of the NIC at a control socket. Raises OSError if there is none."""
     client = Client(path)
     try:
-        streams: list[control.StreamInfo] = []
-        events: list[control.NicEvent] = []
-        while True:
-            stats: NicStats = client.call(control.QueryStats(after=streams[-1].stream if streams else 0))
-            streams += stats.streams
-            events += stats.events
-            if not stats.more or not stats.streams:
-                return NicStats(stats.info, stats.counters, streams, events=events)
+        return client.stats()
     finally:
         client.close()
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
+import itertools
+import json
+import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from softnic.cluster.nic_process import read_stats, running_nics
-from softnic.commands import CommandError, add_json, deliver_json, number
+from softnic.commands import CommandError, add_json, count, deliver_json, number
+from softnic.commands.snapshots import NicReader, Rates, document, rates_of, schema
+from softnic.commands.waits import collective_lines
+from softnic.ipc.collectives_info import CommunicatorInfo
 from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
@@ -33,104 +35,89 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Without --nic: the NIC in SOFTNIC_NIC, otherwise the NICs of all clusters that you run. Byte columns are\n"
         "totals of a stream: sent and received by the application, and on the wire as frames; ratio is the\n"
         "compression of tagged data sent. The queues are the bytes that the peer has not acknowledged and those that\n"
-        "the application has not read. Events come last: lost peers and applications, exhausted resources, repairs.\n"
-        "With --seconds the NICs are measured for that time, and their rates are shown.\n\n"
+        "the application has not read. Then follow collectives in progress, with what each rank waits for, and\n"
+        "events: lost peers and applications, exhausted resources, repairs.\n"
+        "With --seconds the NICs are measured for that time, and their rates are shown; with --watch again and again\n"
+        "until Ctrl-C, with --json one line of JSON each time. `softnic top` shows rates live in the terminal.\n\n"
         "examples:\n"
         "  softnic stat\n"
         "  softnic stat --nic /run/softnic/node0.sock --all\n"
         "  softnic stat --seconds 1\n"
-        "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'"
+        "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'\n"
+        "  softnic stat --watch 5 --json - | jq --unbuffered '.[0].rates.tx_wire_bytes'"
     )
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
     parser.add_argument("--all", action="store_true", help="show counters that are 0, and all events")
     seconds = number(0.01, 3600, "a time from 0.01 to 3600 seconds")
-    parser.add_argument("--seconds", type=seconds, metavar="N", help="measure for N seconds and show rates")
+    rates = parser.add_mutually_exclusive_group()
+    rates.add_argument("--seconds", type=seconds, metavar="N", help="measure for N seconds and show rates")
+    text = "show rates every N seconds (1)"
+    rates.add_argument("--watch", type=seconds, metavar="N", nargs="?", const=1.0, help=text)
+    parser.add_argument("--count", type=count(1), metavar="N", help="with --watch: stop after N times")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and nothing else")
     add_json(parser, "everything shown")
 
 
 def run(args: argparse.Namespace) -> int:
-    stats = _read(args.nic)
-    rates: list[Rates | None] = [None] * len(stats)
-    if args.seconds:
-        stats, rates = _watch(stats, args.nic, args.seconds)
-    if not deliver_json(args.json, msgspec.to_builtins(list(map(_jsonable, stats, rates)))):
+    if args.schema:
+        print(json.dumps(schema(), indent=2))
         return 0
-    console = Console(markup=False)
-    console.width = max(console.width, _WIDTH)
-    for each, rate in zip(stats, rates, strict=True):
-        _print(console, each, rate, args.all)
+    if args.count and not args.watch:
+        raise CommandError("--count needs --watch")
+    with closing(NicReader(args.nic)) as reader:
+        if args.watch:
+            _watch(reader, args)
+            return 0
+        stats = reader.read()
+        rates: Sequence[Rates | None] = [None] * len(stats)
+        if args.seconds:
+            stats, rates = _measure(reader, stats, args.seconds)
+    if deliver_json(args.json, document(stats, rates)):
+        _print_all(stats, rates, args.all)
     return 0
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Rates of a NIC per second. Wire bytes are those of frames."""
-
-    seconds: float
-    tx_bytes: float
-    rx_bytes: float
-    tx_wire_bytes: float
-    rx_wire_bytes: float
-    tx_frames: float
-    rx_frames: float
-    busy: float | None
-    """Utilization of an emulated link, 0..1."""
-
-    def __str__(self) -> str:
-        out = text_rate(8 * self.tx_wire_bytes)
-        if self.busy is not None:
-            out += f" ({self.busy:.0%} busy)"
-        return (
-            f"in {text_time(self.seconds)}: applications sent {text_bytes(self.tx_bytes)}/s, "
-            f"received {text_bytes(self.rx_bytes)}/s; "
-            f"wire out {out}, in {text_rate(8 * self.rx_wire_bytes)}; "
-            f"frames out {self.tx_frames:,.0f}/s, in {self.rx_frames:,.0f}/s"
-        )
-
-
-def _watch(
-    before: Sequence[NicStats], paths: Sequence[str] | None, seconds: float
-) -> tuple[list[NicStats], list[Rates | None]]:
-    """The statistics after `seconds`, and the rates of each NIC that was there before."""
-    began = time.monotonic()
+def _measure(
+    reader: NicReader, before: Sequence[NicStats], seconds: float
+) -> tuple[list[NicStats], Sequence[Rates | None]]:
+    """Returns the statistics after `seconds`, and the rates since `before`."""
     time.sleep(seconds)
-    after = _read(paths)
-    passed = time.monotonic() - began
-    known = {each.info.pid: each for each in before}
-    return after, [_rates(known[each.info.pid], each, passed) if each.info.pid in known else None for each in after]
+    after = reader.read()
+    return after, rates_of(before, after)
 
 
-def _rates(before: NicStats, after: NicStats, seconds: float) -> Rates:
-    names = ("tx_bytes", "rx_bytes", "tx_wire_bytes", "rx_wire_bytes", "tx_frames", "rx_frames")
-    each = {name: (after.counters[name] - before.counters[name]) / seconds for name in names}
-    rate = after.info.rate_bps
-    return Rates(seconds, **each, busy=None if rate is None else 8 * each["tx_wire_bytes"] / rate)
+def _watch(reader: NicReader, args: argparse.Namespace) -> None:
+    """Shows rates again and again; writes a line of JSON each time."""
+    with ExitStack() as stack:
+        sink = None
+        if args.json:
+            sink = sys.stdout if args.json == "-" else stack.enter_context(Path(args.json).open("w", encoding="utf-8"))
+        stats = reader.read()
+        for _ in range(args.count) if args.count else itertools.count():
+            stats, rates = _measure(reader, stats, args.watch)
+            if sink is not None:
+                print(json.dumps(document(stats, rates)), file=sink, flush=True)
+            if sink is not sys.stdout:
+                _print_all(stats, rates, args.all)
 
 
-def _read(paths: Sequence[str] | None) -> list[NicStats]:
-    """The statistics of the NICs named, which must all answer, or of those found, which may be stopping."""
-    named = paths or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path]
-    if named:
-        return [read_stats(Path(path)) for path in named]
-    found = []
-    for path in running_nics():
-        try:
-            found.append(read_stats(path))
-        except OSError:
-            continue
-    if not found:
-        raise CommandError("no NIC runs here: name one with --nic PATH or SOFTNIC_NIC, or start some with softnic run")
-    return found
+def _print_all(stats: Sequence[NicStats], rates: Sequence[Rates | None], everything: bool) -> None:
+    console = Console(markup=False)
+    console.width = max(console.width, _WIDTH)
+    for each, rate in zip(stats, rates, strict=True):
+        _print(console, each, rate, everything)
 
 
-def _jsonable(stats: NicStats, rates: Rates | None) -> dict[str, Any]:
-    return {
-        "nic": msgspec.structs.asdict(stats.info),
-        **({} if rates is None else {"rates": asdict(rates)}),
-        "counters": stats.counters,
-        "events": [msgspec.structs.asdict(event) for event in stats.events],
-        "streams": [msgspec.structs.asdict(stream) for stream in stats.streams],
-    }
+def _text(rates: Rates, cpu: str) -> str:
+    out = text_rate(8 * rates.tx_wire_bytes)
+    if rates.busy is not None:
+        out += f" ({rates.busy:.0%} busy)"
+    return (
+        f"in {text_time(rates.seconds)}: applications sent {text_bytes(rates.tx_bytes)}/s, "
+        f"received {text_bytes(rates.rx_bytes)}/s; "
+        f"wire out {out}, in {text_rate(8 * rates.rx_wire_bytes)}; "
+        f"frames out {rates.tx_frames:,.0f}/s, in {rates.rx_frames:,.0f}/s; {cpu}"
+    )
 
 
 def _print(console: Console, stats: NicStats, rates: Rates | None, everything: bool) -> None:
@@ -143,7 +130,7 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
         highlight=False,
     )
     if rates is not None:
-        console.print(str(rates), highlight=False)
+        console.print(_text(rates, f"CPU {rates.cpu:.1%}"), highlight=False)
     if stats.streams:
         console.print(_streams(stats.streams))
         for stream in stats.streams:
@@ -152,8 +139,18 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
         console.print()
     else:
         console.print("no streams\n")
+    _print_collectives(console, stats.communicators)
     console.print(_counters(stats.counters, everything))
     _print_events(console, stats.events, everything)
+
+
+def _print_collectives(console: Console, communicators: Sequence[CommunicatorInfo]) -> None:
+    """Prints what each rank of a communicator that is not idle waits for."""
+    lines = [line for each in communicators for line in collective_lines(each)]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
+    if lines:
+        console.print()
 
 
 def _print_events(console: Console, events: Sequence[NicEvent], everything: bool) -> None:

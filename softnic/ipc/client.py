@@ -17,7 +17,19 @@ from typing import Any
 
 import msgspec
 
-from softnic.ipc.control import MAX_MESSAGE, Failed, NicInfo, QueryNic, Reply, Request, decode_reply, encode
+from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
+from softnic.ipc.control import (
+    MAX_MESSAGE,
+    Failed,
+    NicInfo,
+    NicStats,
+    QueryNic,
+    QueryStats,
+    Reply,
+    Request,
+    decode_reply,
+    encode,
+)
 
 
 class Client:
@@ -65,6 +77,23 @@ class Client:
         if self._info is None:
             self._info = self.call(QueryNic())
         return self._info
+
+    def stats(self) -> NicStats:
+        """The NIC's statistics, with all streams and communicators."""
+        first: NicStats = self.call(QueryStats())
+        streams, stats = first.streams, first
+        while stats.more and stats.streams:
+            stats = self.call(QueryStats(streams[-1].stream))
+            streams += stats.streams
+        collectives: CollectivesInfo | None = None
+        if not first.info.device:  # a NIC of a kernel executes none
+            collectives = self.call(QueryCollectives())
+        return NicStats(
+            *(first.info, first.counters, streams, False, first.events, first.process, first.totals),
+            first.collectives,
+            [] if collectives is None else collectives.communicators,
+            [] if collectives is None else collectives.failed,
+        )
 
     def check(self) -> None:
         """Detects that the NIC has closed the connection, without a request."""

@@ -24,7 +24,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
+from softnic.ipc.collectives_info import (
+    CollectivesInfo,
+    CommunicatorInfo,
+    FailedCommunicatorInfo,
+    QueryCollectives,
+)
+from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals
 
 VERSION = 3
 TCP_OPTIONS = (
@@ -230,6 +236,8 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     """Congestion control algorithm of streams that choose none."""
     device: str = ""
     """TAP device of the kernel that the NIC serves, whose sockets its programs use; empty: it has streams."""
+    metrics: tuple[str, int] = ("", 0)
+    """Address of the metrics over HTTP; port 0: none are served."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -350,6 +358,12 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
     """There are streams with higher numbers."""
     events: list[NicEvent] = []
     """The latest, oldest first; with the first page only."""
+    process: ProcessInfo = ProcessInfo()
+    totals: StreamTotals = StreamTotals()
+    collectives: CollectiveTotals = CollectiveTotals()
+    communicators: list[CommunicatorInfo] = []
+    """These and `failed` come with QueryCollectives."""
+    failed: list[FailedCommunicatorInfo] = []
 
 
 Request = (

@@ -7,12 +7,16 @@ from softnic.cluster.abort_record import read_abort, record_abort
 from softnic.commands import COMMANDS, CommandError, main
 from softnic.commands.capture import Side, recording
 from softnic.commands.ranks import Ranks
+from softnic.commands.snapshots import NicReport
+from softnic.commands.waits import collective_lines
 
 __all__ = [
     "COMMANDS",
     "CommandError",
+    "NicReport",
     "Ranks",
     "Side",
+    "collective_lines",
     "commands",
     "extras",
     "main",

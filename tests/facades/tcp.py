@@ -38,6 +38,7 @@ from softnic.tcp.send_buffer import CUT, SendBuffer
 from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
+from softnic.tcp.totals import MAX_PEERS, PeerFlows, totals_of
 from softnic.tcp.zerocopy import address_of
 
 if TYPE_CHECKING:  # worlds are run without pytest
@@ -54,6 +55,7 @@ __all__ = [
     "LIFETIME_S",
     "LOST",
     "MAX_ENTRIES",
+    "MAX_PEERS",
     "NEVER",
     "OUT",
     "PERIOD_S",
@@ -80,6 +82,7 @@ __all__ = [
     "Neighbours",
     "Pacer",
     "PathMtus",
+    "PeerFlows",
     "PeerFound",
     "PeerLost",
     "Rack",
@@ -116,6 +119,7 @@ __all__ = [
     "set_reordering_window",
     "stamp",
     "tag_ranges",
+    "totals_of",
     "update_mss",
 ]
 
