@@ -30,7 +30,20 @@ from softnic.extras import PACKAGES, not_installed
 
 T = TypeVar("T")
 
-COMMANDS = ("demo", "run", "exec", "stat", "capture", "inspect", "bench", "model", "train", "compare", "reproduce")
+COMMANDS = (
+    "demo",
+    "run",
+    "exec",
+    "stat",
+    "top",
+    "capture",
+    "inspect",
+    "bench",
+    "model",
+    "train",
+    "compare",
+    "reproduce",
+)
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
 
