@@ -23,7 +23,7 @@ from softnic.comm.groups import Group
 from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.inter_blocks import groups_of, root_in
 from softnic.comm.object_exchange import exchange_objects
-from softnic.comm.objects import ObjectCollectives
+from softnic.comm.objects import ObjectCollectives, folding_of
 from softnic.comm.operators import SUM
 from softnic.comm.p2p_persistent import Prequest
 from softnic.comm.properties import InterGroups
@@ -146,14 +146,14 @@ class InterCalls(Administration):
 
     # Collectives on objects
 
-    def _exchange_objects(self, call: str, items: Sequence[Any]) -> list[Any]:
+    def _exchange_objects(self, call: str, items: Sequence[Any], op_name: str = "") -> list[Any]:
         """Send each rank of the other group its item; return those for this rank, in the order of that group."""
         groups = self._groups()
         part = slice(groups.first_remote, groups.first_remote + groups.remote_size)
         with self._state.call(call) as connections:
             given = [None] * (groups.local_size + groups.remote_size)
             given[part] = items
-            return exchange_objects(connections, call, given)[part]
+            return exchange_objects(connections, call, given, op_name)[part]
 
     def _from_root(self, call: str, given: Callable[[], Sequence[Any]], root: int) -> Any:
         """Return what a root in the other group has for this rank, None in its own group. `given`: what it sends."""
@@ -161,13 +161,13 @@ class InterCalls(Administration):
         found = self._exchange_objects(call, given() if root == ROOT else self._same(None))
         return None if root in (ROOT, PROC_NULL) else found[root]
 
-    def _at_root(self, call: str, contribution: Any, root: int) -> list[Any] | None:
+    def _at_root(self, call: str, contribution: Any, root: int, op_name: str = "") -> list[Any] | None:
         """Return what the ranks of the other group contribute, if this rank is the root."""
         root = root_in(self._groups(), root)
         given = self._same(None)
         if root not in (ROOT, PROC_NULL):
             given[root] = contribution
-        found = self._exchange_objects(call, given)
+        found = self._exchange_objects(call, given, op_name)
         return found if root == ROOT else None
 
     def _same(self, obj: Any) -> list[Any]:
@@ -208,12 +208,14 @@ class InterCalls(Administration):
 
     def reduce(self, sendobj: Any, op: Any = SUM, root: int = 0) -> Any:
         """Return the combination of the other group's objects at the root."""
-        found = self._at_root("reduce", sendobj, root)
-        return None if found is None else _fold_objects(found, op)
+        name, fold = folding_of(op)
+        found = self._at_root("reduce", sendobj, root, name)
+        return None if found is None else fold(found)
 
     def allreduce(self, sendobj: Any, op: Any = SUM) -> Any:
         """Return the combination of the other group's objects."""
-        return _fold_objects(self._exchange_objects("allreduce", self._same(sendobj)), op)
+        name, fold = folding_of(op)
+        return fold(self._exchange_objects("allreduce", self._same(sendobj), name))
 
     # Collectives on buffers
 
@@ -261,13 +263,6 @@ class InterCalls(Administration):
     Reduce_scatter_block_init = persistent_call("Reduce_scatter_block", inter_blocks.reduce_scatter_block)
     Reduce_scatter, Ireduce_scatter = collective_calls("Reduce_scatter", inter_blocks.reduce_scatter)
     Reduce_scatter_init = persistent_call("Reduce_scatter", inter_blocks.reduce_scatter)
-
-
-def _fold_objects(found: list[Any], op: Any) -> Any:
-    result = found[0]
-    for each in found[1:]:
-        result = op(result, each)
-    return result
 
 
 for _name in {**vars(BufferCollectives), **vars(BufferExchanges), **vars(ObjectCollectives)}:

@@ -116,30 +116,33 @@ def _scatter(connections: CommConnections, call: str, given: dict[int, Array], o
     execution.run(connections, call, BlockArgs("scatter", "direct", _BYTES, *moved, root=root))
 
 
-def exchange_objects(connections: CommConnections, call: str, items: Sequence[Any]) -> list[Any]:
-    """Send each rank its item, and return those for this rank. All ranks call this."""
+def exchange_objects(connections: CommConnections, call: str, items: Sequence[Any], op_name: str = "") -> list[Any]:
+    """Send each rank its item, and return those for this rank. All ranks call this; they compare `op_name`."""
     rank, size = _place(connections)
     pickled = {key: _pickled(item) for key, item in {id(item): item for item in items}.items()}
     data = [pickled[id(item)] for item in items]
     greatest = max(map(len, data))
     heads = [np.empty(SLOT_BYTES, np.uint8) for _ in range(size)]
     heads[rank] = _slot(data[rank], greatest)
-    _exchange(connections, call, [_slot(part, greatest) for part in data], heads)
+    _exchange(connections, call, [_slot(part, greatest) for part in data], heads, op_name)
     lengths = [_lengths(head) for head in heads]
     tails = [np.empty(_beyond(length), np.uint8) for length, _ in lengths]
     if max(longest for _, longest in lengths) > HEAD_BYTES:
         given = [np.frombuffer(part, np.uint8)[HEAD_BYTES:] for part in data]
         tails[rank] = given[rank]
-        _exchange(connections, call, given, tails)
+        _exchange(connections, call, given, tails, op_name)
     return [_unpickled(head, length, tail) for head, (length, _), tail in zip(heads, lengths, tails, strict=True)]
 
 
-def _exchange(connections: CommConnections, call: str, given: Sequence[Array], taken: Sequence[Array]) -> None:
+def _exchange(
+    connections: CommConnections, call: str, given: Sequence[Array], taken: Sequence[Array], op_name: str
+) -> None:
     """Send each other rank its block, and receive those of the others."""
     rank, size = _place(connections)
     sent = {each: block for each, block in enumerate(given) if each != rank}
     results = {size + each: block for each, block in enumerate(taken) if each != rank}
-    execution.run(connections, call, BlockArgs("alltoall", "direct", _BYTES, *moved_blocks(2 * size, sent, results)))
+    moved = moved_blocks(2 * size, sent, results)
+    execution.run(connections, call, BlockArgs("alltoall", "direct", _BYTES, *moved, op_name=op_name))
 
 
 def _place(connections: CommConnections) -> tuple[int, int]:

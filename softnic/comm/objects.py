@@ -62,13 +62,13 @@ class ObjectCollectives(Base):
             One of MPI's operations, or any function of two objects.
         """
         with self._state.call("allreduce") as connections:
-            name, fold = _folding(op)
+            name, fold = folding_of(op)
             return fold(gather_objects(connections, "allreduce", sendobj, range(self.size), op_name=name))
 
     def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] | None = SUM, root: int = 0) -> Any:
         """Return the combination at `root`, None elsewhere. `op` as in allreduce."""
         with self._state.call("reduce") as connections:
-            name, fold = _folding(op)
+            name, fold = folding_of(op)
             root = buffers.rank_in(root, self.size, "root")
             found = gather_objects(connections, "reduce", sendobj, range(self.size), root, name, at_root=True)
             return fold(found) if self.rank == root else None
@@ -76,14 +76,14 @@ class ObjectCollectives(Base):
     def scan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] | None = SUM) -> Any:
         """Return the combination of the objects of the ranks up to this one. `op` as in allreduce."""
         with self._state.call("scan") as connections:
-            name, fold = _folding(op)
+            name, fold = folding_of(op)
             found = gather_objects(connections, "scan", sendobj, range(self.size), op_name=name)
             return fold(found[: self.rank + 1])
 
     def exscan(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] | None = SUM) -> Any:
         """Return the combination of the objects of the ranks before this one, None at rank 0. `op` as in allreduce."""
         with self._state.call("exscan") as connections:
-            name, fold = _folding(op)
+            name, fold = folding_of(op)
             found = gather_objects(connections, "exscan", sendobj, range(self.size), op_name=name)
             return fold(found[: self.rank]) if self.rank else None
 
@@ -98,7 +98,7 @@ def _one_each(items: Any, size: int) -> list[Any]:
     return found
 
 
-def _folding(op: Any) -> tuple[str, Callable[[Sequence[Any]], Any]]:
+def folding_of(op: Any) -> tuple[str, Callable[[Sequence[Any]], Any]]:
     """Return the name of a reduction, on which all ranks must agree, and the function of the objects in rank order."""
     if op is not None and not isinstance(op, Op) and callable(op):
         return getattr(op, "__name__", type(op).__name__), partial(reduce, op)

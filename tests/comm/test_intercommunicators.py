@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.comm.ranks import run
+from tests.comm.ranks import failures, run
 from tests.facades.comm import Communicator, commctx_inter
 
 SIZE = 5
@@ -93,15 +93,31 @@ def test_collectives_with_objects() -> None:
             both.alltoall([f"{both.size}{both.rank}{to}" for to in range(both.remote_size)]),
             both.allreduce(both.rank + 1),
             both.reduce(both.rank + 1, MPI.PROD, root),
+            both.allreduce(both.rank, MPI.AVG),
+            both.allreduce(str(both.rank), lambda left, right: left + right),
         ]
 
     assert of_two_groups(program) == [
-        [None, None, None, ["300", "310", "320"], 6, None],
-        [None, [0, 1, 2], None, ["301", "311", "321"], 6, 6],
-        ["hello", None, "a", ["200", "210"], 3, None],
-        ["hello", None, "b", ["201", "211"], 3, None],
-        ["hello", None, "c", ["202", "212"], 3, None],
+        [None, None, None, ["300", "310", "320"], 6, None, 1, "012"],
+        [None, [0, 1, 2], None, ["301", "311", "321"], 6, 6, 1, "012"],
+        ["hello", None, "a", ["200", "210"], 3, None, 0.5, "01"],
+        ["hello", None, "b", ["201", "211"], 3, None, 0.5, "01"],
+        ["hello", None, "c", ["202", "212"], 3, None, 0.5, "01"],
     ]
+
+
+def test_ranks_that_reduce_objects_by_different_operations() -> None:
+    def on_rank(comm: Communicator) -> None:
+        first = comm.rank == 0
+        group = comm.Split(comm.rank)
+        both = group.Create_intercomm(0, comm, 1 if first else 0)
+        try:
+            both.allreduce(1, MPI.SUM if first else MPI.PROD)
+        finally:
+            both.Free()
+            group.Free()
+
+    assert all("allreduce" in str(error) and "op=" in str(error) for error in failures(2, on_rank))
 
 
 class Counted:
