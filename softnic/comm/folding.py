@@ -41,6 +41,7 @@ def combination(parts: Sequence[Array], op: Op, definition: TypeDefinition) -> A
     total = parts[-1].copy()
     for part in reversed(parts[:-1]):
         op.combine(part.copy(), total, definition)
+    op.finish(total, len(parts))
     return total
 
 

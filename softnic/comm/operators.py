@@ -126,6 +126,19 @@ class Op(Handle):
         """
         self._definition.combine(left, inout, definition)
 
+    def finish(self, array: Array, ranks: int) -> None:
+        """Complete a combination in this process: AVG divides by the number of contributions.
+
+        Parameters
+        ----------
+        array
+            The combination.
+        ranks
+            Number of contributions.
+        """
+        if self._definition.array_op is not None:
+            self._definition.array_op.finish(array, ranks)
+
     def fold(self, objects: Sequence[Any]) -> Any:
         """Return the combination of objects in their order, so that every rank gets the same.
 
