@@ -31,6 +31,9 @@ from softnic.comm.request import Request
 from softnic.comm.state import CommunicatorState
 from softnic.comm.unsupported import TWO_GROUPS, refused
 
+_MAX_BACKLOG = 0xFFFF
+"""Of listeners: the size of the other group is not known when a rank begins to listen."""
+
 
 def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: int, tag: int) -> CommunicatorState:
     """Return the state of a communicator of the ranks of `comm` and of another group's ranks."""
@@ -39,7 +42,7 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
     base = comm if comm.size > 1 else peer_comm
     base.Init()
     with ExitStack() as stack:
-        listener, own = stack.enter_context(base._listening(base._state._connections))
+        listener, own = stack.enter_context(base._listening(base._state._connections, _MAX_BACKLOG))
         mine = comm.allgather((comm._state.processes[comm.rank], own))
         theirs, lower = None, False
         if leads:

@@ -135,14 +135,20 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
             return self._connect(call, made)
 
     @contextmanager
-    def _listening(self, connections: CommConnections) -> Iterator[tuple[socket.socket | None, Address]]:
-        """Listen for the ranks of a new communicator; yield the listener and its address. It is closed at the end."""
+    def _listening(
+        self, connections: CommConnections, backlog: int | None = None
+    ) -> Iterator[tuple[socket.socket | None, Address]]:
+        """Listen for the ranks of a new communicator; yield the listener and its address. It is closed at the end.
+
+        `backlog`: of the listener. None: for the connections of the ranks of this communicator.
+        """
         if self.size == 1:
             yield None, NOWHERE
             return
         transport = connections.transport
         assert transport is not None
-        listener = transport.listen((transport.address(), 0), messages.CHANNELS * self.size)
+        backlog = messages.CHANNELS * self.size if backlog is None else backlog
+        listener = transport.listen((transport.address(), 0), backlog)
         try:
             host, port = listener.getsockname()
             yield listener, (host, port)

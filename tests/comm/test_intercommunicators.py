@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,14 +11,15 @@ import numpy as np
 import pytest
 
 from softnic import MPI
+from tests.comm.engine_nics import EngineNics
 from tests.comm.ranks import failures, run
-from tests.facades.comm import Communicator, commctx_inter
+from tests.facades.comm import Communicator, Transport, commctx_inter, messages
 
 SIZE = 5
 """Two ranks in the first group, three in the second."""
 
 
-def of_two_groups(program: Callable[[Any, bool], Any]) -> list[Any]:
+def of_two_groups(program: Callable[[Any, bool], Any], transport: Transport | None = None) -> list[Any]:
     """Run `program(intercommunicator, whether this rank is in the first group)` on each rank; return the results."""
 
     def on_rank(comm: Communicator) -> Any:
@@ -29,7 +31,7 @@ def of_two_groups(program: Callable[[Any, bool], Any]) -> list[Any]:
         group.Free()
         return found
 
-    return run(SIZE, on_rank)
+    return run(SIZE, on_rank, transport)
 
 
 def test_who_is_in_which_group() -> None:
@@ -55,6 +57,26 @@ def test_who_is_in_which_group() -> None:
         (1, 3, 2, 1, [3, 4]),
         (2, 3, 2, 2, [3, 4]),
     ]
+
+
+class Listening(EngineNics):
+    """NICs that note the backlogs of listeners."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backlogs: list[int] = []
+
+    def listen(self, address: tuple[str, int], backlog: int) -> socket.socket:
+        self.backlogs.append(backlog)
+        return super().listen(address, backlog)
+
+
+def test_a_rank_may_be_connected_to_by_all_ranks_of_both_groups_before_it_accepts() -> None:
+    """Connections beyond a listener's backlog come seconds later, or never."""
+    nics = Listening()
+    of_two_groups(lambda both, first: None, nics)  # noqa: ARG005
+    assert len(nics.backlogs) == 2 * SIZE  # of Split, and of Create_intercomm
+    assert min(nics.backlogs[SIZE:]) >= messages.CHANNELS * (SIZE - 1)
 
 
 def test_a_part_of_both_groups() -> None:
