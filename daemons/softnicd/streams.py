@@ -247,8 +247,9 @@ class Stream(PortFields):
         except BlockingIOError:
             self._set_blocked(True)
             return
-        except OSError:  # it has closed its end, or shut down reading
+        except OSError:  # it has closed its end, which the poller may not have reported yet, or shut down reading
             self.output_open = False
+            self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
         self._set_blocked(False)
         if not self.output_open and not self.hung_up:
             connection.consume(sum(map(len, received)))
@@ -283,6 +284,12 @@ class Stream(PortFields):
     def unread(self) -> int:
         """Bytes of the stream that wait in the file descriptor."""
         return max(0, self._waiting() - self.write_blocker)
+
+    def _events(self, mask: int) -> int:
+        """Which of these events of poll(2) the file descriptor has now."""
+        poll = select.poll()
+        poll.register(self.socket.fileno(), mask)
+        return sum(found & mask for _, found in poll.poll(0))
 
     def _waiting(self) -> int:
         """All bytes that wait in the file descriptor."""
@@ -351,9 +358,7 @@ class Stream(PortFields):
 
     def takes_record(self) -> bool:
         """Whether the application has read most of the records sent."""
-        poll = select.poll()
-        poll.register(self.socket.fileno(), select.POLLOUT)
-        return any(mask & select.POLLOUT for _, mask in poll.poll(0))
+        return bool(self._events(select.POLLOUT))
 
     def mark_unaccepted(self) -> None:
         """Writes the byte that the application reads when it accepts this stream. Raises OSError."""

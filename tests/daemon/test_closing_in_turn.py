@@ -1,0 +1,40 @@
+"""An application that closes while its NIC takes a turn: a write finds the end closed before epoll reports it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.wired_nics import Mode, WiredNics
+from tests.facades.daemon import poller_of, wire_of
+from tests.facades.ipc import control
+from tests.facades.link import VxlanLink
+
+
+@pytest.fixture(params=["whole", "steps", "python"])
+def nics(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WiredNics]:
+    mode: Mode = request.param
+    pair = WiredNics(tmp_path, mode)
+    yield pair
+    pair.close()
+
+
+def test_bytes_that_arrive_for_it_reset_the_connection(nics: WiredNics) -> None:
+    sender, receiver = nics.daemons
+    wire = wire_of(receiver)
+    assert isinstance(wire, VxlanLink)
+    nics.write(0, bytes(1000))
+    sender.turn(poller_of(sender).poll(0))
+    nics.ends.pop(2).close()
+    events = poller_of(receiver).poll(0)
+    arrived = [event for event in events if event[0] == wire.fileno()]
+    assert 0 < len(arrived) < len(events)
+    nics.turn_with(1, arrived)
+    nics.turn_with(1, [event for event in events if event not in arrived])
+    nics.turn(20)
+    info = nics.call(0, control.QueryStream(nics.streams[0]))
+    assert isinstance(info, control.StreamInfo)
+    assert info.error == errno.ECONNRESET
