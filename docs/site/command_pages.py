@@ -17,6 +17,13 @@ What `--help` prints, on one page. Times are written `50us`, `4ms`, `10s`; rates
 """
 
 
+class Formatter(argparse.HelpFormatter):
+    """Lines as long as a page is wide, whatever the terminal."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=80)
+
+
 def page() -> str:
     """Return the page, in Markdown."""
     commands = [line for name in COMMANDS for line in command(name)]
@@ -40,7 +47,8 @@ def section(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
     yield f"{'#' * level} {parser.prog}\n"
     if description := (parser.description or "").strip():
         yield f"{escaped(description[0].upper() + description[1:]).rstrip('.')}.\n"
-    yield from fenced(" ".join(parser.format_usage().removeprefix("usage: ").split()))
+    parser.formatter_class = Formatter
+    yield from fenced(parser.format_usage().removeprefix("usage: "))
     rows = [row(action, parser) for action in parser._actions if is_listed(action)]
     if rows:
         yield from ["| argument | meaning |", "|---|---|", *rows, ""]

@@ -64,5 +64,7 @@ def page(module: str, what: str) -> str:
     parts = [heading, f"::: {module}\n    options:\n      members: false\n      summary: false\n"]
     for member in MEMBERS[module]:
         name = member.rpartition(".")[2]
-        parts.append(f"## {name}\n\n::: {member}\n    options:\n      heading_level: 3\n")
+        parts.append(
+            f"## {name}\n\n::: {member}\n    options:\n      heading_level: 3\n      inherited_members: true\n"
+        )
     return "\n".join(parts)

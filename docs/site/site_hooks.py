@@ -20,9 +20,19 @@ import command_pages  # noqa: E402
 import error_texts  # noqa: E402
 import python_pages  # noqa: E402
 
+WEIGHTS = {
+    "troubleshooting.md": 8.0,
+    "glossary.md": 2.0,
+    "tutorials/": 2.0,
+    "reference/": 0.5,
+    "papers.md": 0.5,
+    "performance-ledger.md": 0.2,
+}
+"""How much pages count in the search, by the beginnings of their paths; others: 1."""
+
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages, and the style sheet."""
+    """Add the generated pages, the style sheet and the script."""
     pages = {
         "reference/commands.md": command_pages.page(),
         "reference/messages.md": error_texts.page(),
@@ -30,5 +40,14 @@ def on_files(files: Any, config: Any) -> Any:
     }
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
-    files.append(File.generated(config, "site.css", abs_src_path=str(HERE / "site.css")))
+    for name in ("site.css", "site.js"):
+        files.append(File.generated(config, name, abs_src_path=str(HERE / name)))
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Set the page's weight in the search."""
+    for start, weight in WEIGHTS.items():
+        if page.file.src_uri.startswith(start):
+            page.meta["search"] = {"boost": weight}
+    return markdown
