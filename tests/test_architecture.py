@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "socket",
         "units",
     },
+    "softnic.doctor": {"bench", "cluster", "codecs", "experiments", "ipc", "link", "model", "units"},
     "softnic.preload": set(),
     "softnic.__main__": {"commands"},
     "softnic.commands": {
@@ -81,9 +82,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "codecs",
         "collectives",
         "comm",
+        "doctor",
         "experiments",
         "extras",
         "ipc",
+        "link",  # doctor reads keys
         "model",
         "mpi4py",
         "preload",

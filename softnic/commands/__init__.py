@@ -36,6 +36,7 @@ COMMANDS = (
     "exec",
     "stat",
     "top",
+    "doctor",
     "capture",
     "inspect",
     "bench",

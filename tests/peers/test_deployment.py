@@ -6,15 +6,17 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import needs
-from tests.facades.netns_lab import NetnsHost, join
-from tests.peers.booted import BootedHost, booted, finish, missing
+from tests.facades.netns_lab import WIRE_PORT, NetnsHost, join
+from tests.peers.booted import RUN_S, BootedHost, booted, finish, missing
 
 pytestmark = [
     pytest.mark.slow,
@@ -68,6 +70,18 @@ def hosts(delivered: Path) -> Iterator[dict[str, BootedHost]]:
         yield both
 
 
+def wait_for_listener(booted_host: BootedHost) -> None:
+    """Wait as long as a reader takes to go to the other host."""
+    until = time.monotonic() + RUN_S
+    with booted_host.host.entered():
+        while time.monotonic() < until:
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", WIRE_PORT), 5).close()
+                return
+            time.sleep(0.1)
+    raise AssertionError("nothing listens")
+
+
 def test_the_page_ends_in_a_training(hosts: dict[str, BootedHost]) -> None:
     together: list[subprocess.Popen[bytes]] = []
     said: dict[str, str] = {}
@@ -81,6 +95,8 @@ def test_the_page_ends_in_a_training(hosts: dict[str, BootedHost]) -> None:
             together = []
         for each in {"both": ["node0", "node1"], "build": []}.get(name, [name]):
             said[each] = hosts[each].run(commands)
+            if "--listen" in commands:
+                wait_for_listener(hosts[each])
     assert re.search(r"step 60 on 2 ranks: loss 0\.0", said["training"]), said["training"]
     for name in hosts:
         assert re.search(r"tx_offload_encoded_bytes +[1-9]", said[name]), said[name]

@@ -1,0 +1,136 @@
+"""The side that asks a listener: questions by UDP and by TCP, and their answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import time
+from dataclasses import dataclass
+
+from softnic.doctor.probes import HEADERS, QUESTION_BYTES, Answer, Question, decode, encode
+from softnic.link.sockets import Address, open_socket, resolve
+
+TRIES = 5
+TRY_S = 0.3
+"""Time to wait for an answer before the question is repeated."""
+MIN_WAIT_S = 0.1
+"""The same for packets of the search for the MTU; and at least four round trips."""
+TCP_S = 3.0
+MAX_PACKET = 9000 + 74
+"""Bytes of IPv4 of the largest packet that a NIC sends."""
+BURST_S = 0.3
+BURST_BYTES = 256 << 20
+"""Limits of one measurement."""
+_CALL_BYTES = 65000
+_MOST_SEGMENTS = 64
+_IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE, _IP_MTU = 10, 3, 14
+_SOL_UDP, _UDP_SEGMENT = 17, 103
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer, with its length as it arrived and the round trip."""
+
+    answer: Answer
+    size: int
+    round_trip_s: float
+
+
+class ProbeClient:
+    """Asks the listener at `peer`. Its datagrams are never fragmented (DF). Raises OSError for unknown hosts."""
+
+    def __init__(self, peer: Address, port: int = 0) -> None:
+        host, number = resolve(peer)
+        self.peer: Address = (socket.inet_ntoa(host.to_bytes(4, "big")), number)
+        self.token = os.urandom(8).hex()
+        self.nonce = os.urandom(16).hex()
+        self._number = 0
+        self.uses_wire_port = True
+        """Whether the questions come from the port that a NIC would use; a NIC that runs has it."""
+        try:
+            self._udp = open_socket(("0.0.0.0", port))
+        except OSError:
+            self.uses_wire_port = False
+            self._udp = open_socket(("0.0.0.0", 0))
+        self._udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+        self._udp.connect(self.peer)
+        self.own_address: str = self._udp.getsockname()[0]
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._udp.close()
+
+    @property
+    def interface_mtu(self) -> int:
+        """The MTU of the interface towards the peer, or MAX_PACKET if that is less."""
+        return min(MAX_PACKET, self._udp.getsockopt(socket.IPPROTO_IP, _IP_MTU))
+
+    def ask(self, size: int = QUESTION_BYTES, *, echo: bool = False, wait_s: float = TRY_S) -> Reply | None:
+        """Send a datagram of `size` bytes up to TRIES times, and return the answer, None if there is none.
+
+        With `echo`, the answer has the same length; otherwise the peer's facts are asked for.
+        """
+        for _ in range(TRIES):
+            self._number += 1
+            question = Question(
+                token=self.token, number=self._number, nonce=self.nonce, echo=echo, facts=size == QUESTION_BYTES
+            )
+            began = time.monotonic()
+            with contextlib.suppress(OSError):  # larger than the interface's MTU, or an error of an earlier one
+                self._udp.send(encode(question, size))
+            if (reply := self._receive(began, began + wait_s)) is not None:
+                return reply
+        return None
+
+    def _receive(self, began: float, until: float) -> Reply | None:
+        while (left := until - time.monotonic()) > 0:
+            if not select.select([self._udp], [], [], left)[0]:
+                continue
+            with contextlib.suppress(OSError):
+                datagram = self._udp.recv(1 << 16)
+                answer: Answer | None = decode(datagram, Answer)
+                if answer is not None and answer.token == self.token and answer.number == self._number:
+                    return Reply(answer, len(datagram), time.monotonic() - began)
+        return None
+
+    def ask_by_tcp(self) -> Answer | None:
+        """Return the peer's facts and what it has counted; None: that is no listener. Raises OSError."""
+        question = Question(token=self.token, nonce=self.nonce, facts=True)
+        with socket.create_connection(self.peer, TCP_S) as connection:
+            connection.sendall(encode(question))
+            answer: Answer | None = decode(connection.recv(4096), Answer)
+        return answer
+
+    def burst(self, datagram: int) -> None:
+        """Send datagrams of this length for BURST_S, as many per call as GSO takes."""
+        one = encode(Question(token=self.token, burst=True), datagram)
+        payload = one * max(1, min(_MOST_SEGMENTS, _CALL_BYTES // datagram))
+        segment = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", datagram))]
+        sent, until = 0, time.monotonic() + BURST_S
+        while time.monotonic() < until and sent < BURST_BYTES:
+            try:
+                sent += self._udp.sendmsg([payload], segment)
+            except BlockingIOError:
+                select.select([], [self._udp], [], 0.01)
+            except OSError:
+                return
+
+    def path_mtu(self, round_trip_s: float) -> tuple[int, int]:
+        """Return the largest packets that pass towards the peer, and towards it and back, bytes of IPv4."""
+        wait_s = max(MIN_WAIT_S, 4 * round_trip_s)
+        there = self._largest(QUESTION_BYTES + HEADERS, self.interface_mtu, wait_s, echo=False)
+        return there, self._largest(QUESTION_BYTES + HEADERS, there, wait_s, echo=True)
+
+    def _largest(self, passes: int, most: int, wait_s: float, *, echo: bool) -> int:
+        """Search between a size that passes and the largest that may, by halves."""
+        tried = most
+        while passes < most:
+            if self.ask(tried - HEADERS, echo=echo, wait_s=wait_s) is None:
+                most = tried - 1
+            else:
+                passes = tried
+            tried = (passes + most + 1) // 2
+        return min(passes, most)

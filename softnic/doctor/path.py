@@ -1,0 +1,185 @@
+"""Checks between this host and one where `softnic doctor --listen` runs."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import time
+from dataclasses import dataclass
+
+from softnic.doctor.client import ProbeClient, Reply
+from softnic.doctor.findings import Finding, note, ok, problem
+from softnic.doctor.probes import HEADERS, Answer, Facts, facts, proof
+from softnic.link.secure.channel import OVERHEAD
+from softnic.link.sockets import Address
+from softnic.units import text_rate, text_time
+
+_ETHERNET_BYTES, _VXLAN_BYTES = 14, 8
+MAX_OFFSET_S = 1.0
+MIN_NIC_MTU = 576
+MAX_NIC_MTU = 9000
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """What the NICs of both hosts are to have in common."""
+
+    peer: Address
+    key: bytes | None = None
+    mtu: int | None = None
+    """`--mtu` of the NICs; None: not known."""
+    version: str = ""
+    """Of this installation; empty: as installed."""
+    measure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PathResult:
+    """The findings, and the rate that was measured, bits per second; None: not measured."""
+
+    findings: list[Finding]
+    rate_bps: float | None = None
+
+
+def check(settings: PathSettings) -> PathResult:
+    """Check the path to a peer. Raises OSError if its name has no address."""
+    client = ProbeClient(settings.peer, settings.peer[1])
+    try:
+        return _check(client, settings)
+    finally:
+        client.close()
+
+
+def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
+    by_tcp = _ask_by_tcp(client)
+    reply = client.ask()
+    if reply is None:
+        return PathResult(_unanswered(client, by_tcp))
+    found = [ok("peer", f"{_name(client)} answers by UDP both ways in {text_time(reply.round_trip_s)}")]
+    if not isinstance(by_tcp, Answer):
+        text = f"no TCP connection to {_name(client)}: {_reason(by_tcp)}"
+        why = "softnic's own traffic is UDP; a store of PyTorch, or SOFTNIC_STORE, needs TCP between the hosts"
+        found.append(note("tcp", text, why, f"nft add rule inet filter input tcp dport {client.peer[1]} accept"))
+    if reply.answer.facts is not None:
+        found += _compare(reply, reply.answer.facts, client, settings)
+    there, back = client.path_mtu(reply.round_trip_s)
+    found += _mtu(client, there, back, settings)
+    if not settings.measure:
+        return PathResult(found)
+    rate_bps = _rate(client, min(there, back))
+    if rate_bps is not None:
+        found.append(ok("link", f"UDP to {_name(client)}: at least {text_rate(rate_bps)} in a short burst"))
+    return PathResult(found, rate_bps)
+
+
+def _name(client: ProbeClient) -> str:
+    return f"{client.peer[0]}:{client.peer[1]}"
+
+
+def _ask_by_tcp(client: ProbeClient) -> Answer | OSError | None:
+    try:
+        return client.ask_by_tcp()
+    except OSError as error:
+        return error
+
+
+def _reason(error: OSError | None) -> str:
+    return "no answer of a listener" if error is None else error.strerror or str(error)
+
+
+def _unanswered(client: ProbeClient, by_tcp: Answer | OSError | None) -> list[Finding]:
+    """Tell apart a host that is not there, one without listener, and a firewall in one of the two directions."""
+    host, port = client.peer
+    if not isinstance(by_tcp, Answer):
+        if by_tcp is None or by_tcp.errno == errno.ECONNREFUSED:
+            why = "the host answers, but no doctor listens there, so the path cannot be checked"
+            return [
+                problem("peer", f"no doctor listens at {_name(client)}", why, f"softnic doctor --listen, on {host}")
+            ]
+        text = f"{_name(client)} does not answer: UDP: no answer, TCP: {_reason(by_tcp)}"
+        why = "NICs on the two hosts cannot reach each other"
+        fix = f"ping {host}; if that answers, a firewall drops port {port}: {_accept(port)}"
+        return [problem("peer", text, why, fix)]
+    counted = _ask_by_tcp(client)
+    received = counted.received if isinstance(counted, Answer) else 0
+    why = "NICs exchange frames over this port in both directions; connections through them would time out"
+    if received:
+        text = f"{_name(client)} receives datagrams from here, but its answers do not arrive"
+        return [problem("firewall", text, why, f"on this host: {_accept(port)}")]
+    text = f"datagrams from {client.own_address} do not arrive at {_name(client)}, TCP does"
+    return [problem("firewall", text, why, f"on {host}: {_accept(port)}")]
+
+
+def _accept(port: int) -> str:
+    return f"nft insert rule inet filter input udp dport {port} accept (or: ufw allow {port}/udp)"
+
+
+def _compare(reply: Reply, theirs: Facts, client: ProbeClient, settings: PathSettings) -> list[Finding]:
+    """Compare versions, keys and clocks."""
+    ours = facts(settings.key, client.nonce, settings.version)
+    host = client.peer[0]
+    found = []
+    if (ours.version, ours.control, ours.codecs) == (theirs.version, theirs.control, theirs.codecs):
+        found.append(ok("version", f"both hosts have softnic {ours.version}"))
+    else:
+        text = f"softnic {ours.version} here, {theirs.version} on {host}"
+        if ours.codecs != theirs.codecs:
+            text += "; their codecs differ"
+        why = "ranks of one job must agree on codecs and collectives; tags whose codec a peer lacks stay uncompressed"
+        found.append(problem("version", text, why, "install the same wheel on both: pip install softnic-*.whl"))
+    found.append(_keys(settings.key, client.nonce, theirs, host))
+    offset_s = theirs.time_s - (time.time() - reply.round_trip_s / 2)
+    if abs(offset_s) > MAX_OFFSET_S:
+        text = f"the clock of {host} differs by {text_time(abs(offset_s))}"
+        why = "captures and logs of the two hosts cannot be merged by time; nothing else depends on it"
+        found.append(note("time", text, why, "timedatectl set-ntp true, on both hosts"))
+    else:
+        found.append(ok("time", f"the clocks agree within {text_time(max(abs(offset_s), reply.round_trip_s))}"))
+    return found
+
+
+def _keys(key: bytes | None, nonce: str, theirs: Facts, host: str) -> Finding:
+    why = "NICs with different keys, or with and without one, drop all frames of each other"
+    if key is None and not theirs.proof:
+        return ok("key", "neither side was given a key: frames are plain VXLAN")
+    if key is None:
+        return problem("key", f"{host} has a key, this host was given none", why, "pass --key FILE, or --config FILE")
+    if not theirs.proof:
+        fix = f"softnic doctor --listen --key FILE, on {host}; softnicd --key FILE there"
+        return problem("key", f"this host has a key, {host} was given none", why, fix)
+    if hmac.compare_digest(proof(key, nonce), theirs.proof):
+        return ok("key", "both hosts have the same key")
+    fix = f"copy one key file to both: scp /etc/softnic/key root@{host}:/etc/softnic/key"
+    return problem("key", f"the key of {host} is another one", why, fix)
+
+
+def _mtu(client: ProbeClient, there: int, back: int, settings: PathSettings) -> list[Finding]:
+    headers = HEADERS + _ETHERNET_BYTES + (_VXLAN_BYTES if settings.key is None else OVERHEAD)
+    smallest, interface = min(there, back), client.interface_mtu
+    most = max(MIN_NIC_MTU, min(MAX_NIC_MTU, smallest - headers))
+    found = []
+    if smallest < interface:
+        direction = "to" if there < interface else "from"
+        text = f"packets {direction} {client.peer[0]} are lost above {smallest} bytes, the MTU here is {interface}"
+        why = "larger packets vanish without an error, so connections that carry them stall"
+        fix = f"softnicd --mtu {most} on all hosts (or mtu = {most}), or the same MTU on every interface of the path"
+        found.append(problem("path", text, why, fix))
+    if settings.mtu is None:
+        found.append(ok("mtu", f"packets of {smallest} bytes pass both ways: softnicd --mtu {most} fits"))
+    elif settings.mtu > smallest - headers:
+        text = f"--mtu {settings.mtu} makes packets of {settings.mtu + headers} bytes, but {smallest} pass"
+        why = "full frames are lost, so connections open and then stall"
+        found.append(problem("mtu", text, why, f"softnicd --mtu {most} on all hosts (or mtu = {most})"))
+    else:
+        found.append(ok("mtu", f"packets of --mtu {settings.mtu} pass: {smallest} bytes pass both ways"))
+    return found
+
+
+def _rate(client: ProbeClient, packet: int) -> float | None:
+    """Measure a burst; None if nothing of it arrived or nobody can say."""
+    client.burst(packet - HEADERS)
+    for _ in range(3):
+        time.sleep(0.05)
+        if (reply := client.ask()) is not None and reply.answer.burst_s > 0:
+            return 8 * reply.answer.burst_bytes / reply.answer.burst_s
+    return None

@@ -1,0 +1,106 @@
+"""Datagrams and messages between `softnic doctor PEER` and `softnic doctor --listen`.
+
+A probe is a datagram of MAGIC, JSON and zeros. The listener answers each with one that is never longer, so that nobody
+can use it to send others more than they send themselves. TCP on the same port carries the same messages: through it the
+asking side learns which of its probes have arrived when answers do not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import importlib.metadata
+import time
+from typing import Any
+
+import msgspec
+
+from softnic import codecs
+from softnic.ipc.control import VERSION
+
+MAGIC = b"softnic doctor 1\n"
+QUESTION_BYTES = 1100
+"""Length of a question for facts; the answer fits into it."""
+HEADERS = 28
+"""Bytes of IPv4 and UDP."""
+DEFAULT_PORT = 4789
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What the asking side sends."""
+
+    token: str
+    """Names the asking run."""
+    number: int = 0
+    nonce: str = ""
+    """For the proof that both have the same key."""
+    echo: bool = False
+    """The answer is to be as long as the question."""
+    facts: bool = False
+    burst: bool = False
+    """Part of a measurement: counted, not answered."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a side says about itself."""
+
+    version: str
+    control: int
+    codecs: int
+    """Bitmap of codec numbers."""
+    time_s: float
+    """Its clock, seconds since 1970."""
+    proof: str = ""
+    """HMAC of the nonce under its key; empty without a key."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the listener replies, with what it has counted for the token."""
+
+    token: str
+    number: int = 0
+    size: int = 0
+    """Bytes of the question as it arrived."""
+    received: int = 0
+    """Questions with this token so far."""
+    burst_bytes: int = 0
+    burst_s: float = 0.0
+    facts: Facts | None = None
+
+
+def facts(key: bytes | None, nonce: str, version: str = "") -> Facts:
+    """Return the facts of this side."""
+    return Facts(
+        version=version or installed_version(),
+        control=VERSION,
+        codecs=codecs.BUILT_IN,
+        time_s=time.time(),
+        proof=proof(key, nonce),
+    )
+
+
+def proof(key: bytes | None, nonce: str) -> str:
+    """Return what only a holder of the key can make of a nonce; empty without a key."""
+    return "" if key is None else hmac.digest(key, b"softnic doctor " + nonce.encode(), "sha256").hex()
+
+
+def installed_version() -> str:
+    """Return the version of this installation."""
+    try:
+        return importlib.metadata.version("softnic")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def encode(message: Question | Answer, size: int = 0) -> bytes:
+    """Return a datagram of `size` bytes, or as long as necessary."""
+    return (MAGIC + msgspec.json.encode(message)).ljust(size, b"\0")
+
+
+def decode(datagram: bytes, kind: Any) -> Any:
+    """Return the first message of one or (GRO) several datagrams, None if it is none of this kind."""
+    if not datagram.startswith(MAGIC):
+        return None
+    try:
+        return msgspec.json.decode(datagram[len(MAGIC) :].partition(b"\0")[0], type=kind)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,110 @@
+"""This host, with low limits; NICs that have dropped datagrams; codecs and links; the datagrams of listeners."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from softnic import codecs
+from tests.commands.conftest import environment
+from tests.facades.doctor import CodecFigures, Machine, ProbeListener, host, probes, running, speed
+from tests.facades.ipc import control
+
+INFO = control.NicInfo(control.VERSION, "node0", "10.77.0.1", "", 1500, "fill", {}, [], 1)
+QUICK = CodecFigures(betas=(8.0,), alpha=0.95, encode_bytes_s=2e9, decode_bytes_s=2e9)
+HERE = Machine(
+    description="a machine",
+    P_Worker=1e11,
+    add_bytes_s=1e10,
+    memory_bytes_s=1e10,
+    update_bytes_s=1e10,
+    alpha=0.95,
+    latency_s=0,
+    codecs={"rht:4": QUICK},
+)
+
+
+def test_a_process_with_low_limits() -> None:
+    """`softnic doctor` as a user starts it where the limits are low."""
+    limits = ["prlimit", "--nofile=256:256", "--memlock=65536:65536"]
+    done = subprocess.run(
+        [*limits, sys.executable, "-P", "-m", "softnic", "doctor", "--no-speed", "--json", "-"],
+        env=environment() | {"SOFTNIC_SIMD": "scalar"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    found = {each["check"]: each for each in said["findings"] if each["level"] != "ok"}
+    assert not said["ok"]
+    assert found["descriptors"]["text"] == "at most 256 file descriptors"
+    assert "--nofile=65536:65536" in found["descriptors"]["fix"]
+    assert (found["memlock"]["level"], found["memlock"]["text"]) == ("note", "at most 65.5 KB of locked memory")
+    assert found["simd"]["level"] == ("problem" if len(codecs.simd_available()) > 1 else "note")
+    assert all(each["why"] and each["fix"] for each in found.values())
+
+
+def test_findings_of_this_host_have_reasons() -> None:
+    found = host.check()
+    assert {"system", "simd", "gso", "gro", "buffers", "descriptors", "clock"} <= {each.check for each in found}
+    assert all(each.level == "ok" or (each.why and each.fix) for each in found)
+
+
+@pytest.mark.parametrize("counter", ["link_dropped_wrong_key", "link_dropped_plaintext", "link_dropped_unknown_source"])
+def test_a_nic_that_drops_its_peers(counter: str) -> None:
+    good = control.NicStats(INFO, {counter: 0}, [])
+    assert [each.level for each in running.of(good)] == ["ok"]
+    [found] = running.of(msgspec.structs.replace(good, counters={counter: 7}))
+    assert found.level == "problem"
+    assert counter in found.text
+
+
+def test_a_nic_of_another_version_and_one_that_does_not_answer() -> None:
+    old = control.NicStats(msgspec.structs.replace(INFO, version=control.VERSION - 1), {}, [])
+    assert [each.fix for each in running.of(old)] == ["restart the NIC: systemctl restart softnicd@NAME"]
+    [found] = running.check(["/nowhere/nic.sock"])
+    assert (found.level, "/nowhere/nic.sock" in found.text) == ("problem", True)
+
+
+def test_a_codec_pays_on_a_slow_link_and_not_on_a_fast_one() -> None:
+    [slow] = [each.text for each in speed.check(HERE, 1e9) if each.check == "advice"]
+    [fast] = [each.text for each in speed.check(HERE, 1e12) if each.check == "advice"]
+    assert "take rht:4" in slow
+    assert "no codec pays" in fast
+    slower = replace(QUICK, encode_bytes_s=1e7)
+    [weak] = [each.text for each in speed.check(replace(HERE, codecs={"rht:4": slower}), 1e9) if each.check == "advice"]
+    assert "no codec pays" in weak
+
+
+def test_answers_are_never_longer_than_questions() -> None:
+    """A listener cannot be used to flood others, and ignores what is none of its datagrams."""
+    over = threading.Event()
+    listener = ProbeListener(("127.0.0.1", 0), key=bytes(32))
+    thread = threading.Thread(target=listener.serve, args=(over.is_set,))
+    thread.start()
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.connect(listener.address)
+            question = probes.Question(token="t", facts=True)
+            for datagram in (b"", b"noise", probes.MAGIC + b"{", probes.MAGIC * 9, probes.encode(question)):
+                asking.send(datagram)  # none has an answer: the last one is shorter than that would be
+            asking.send(probes.encode(question, probes.QUESTION_BYTES))
+            asking.settimeout(30)
+            datagram = asking.recv(1 << 16)
+    finally:
+        over.set()
+        thread.join()
+        listener.close()
+    answer = probes.decode(datagram, probes.Answer)
+    assert answer.size == probes.QUESTION_BYTES
+    assert answer.received == 2
+    assert len(datagram) <= probes.QUESTION_BYTES
