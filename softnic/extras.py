@@ -12,6 +12,7 @@ PACKAGES = {
     "blosc2": "blosc2>=2.5",
     "cramjam": "cramjam>=2.8",
     "matplotlib": "matplotlib>=3.8",
+    "prometheus_client": "prometheus-client>=0.21",
     "pysz": "pysz>=1",
     "ray": "ray[train]>=2.40",
     "sklearn": "scikit-learn>=1.4",

@@ -42,6 +42,8 @@ TOOLS = {
     "patch": "patch",
     "ping": "iputils-ping",
     "pkg-config": "pkg-config",
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
     "qemu-aarch64": "qemu-user",
     "qemu-x86_64": "qemu-user",
     "redis-cli": "redis-tools",

@@ -100,6 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "capture",
         "codecs",
         "collectives",
+        "extras",  # what to install for metrics
         "ipc",
         "link",
         "nic",
@@ -110,7 +111,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
 }
 
-EXTRAS = {"torch", "ray", "sklearn", "matplotlib", "blosc2", "cramjam", "pysz", "zfpy", "zstandard"}
+EXTRAS = {
+    "blosc2",
+    "cramjam",
+    "matplotlib",
+    "prometheus_client",
+    "pysz",
+    "ray",
+    "sklearn",
+    "torch",
+    "zfpy",
+    "zstandard",
+}
 SANS_IO = ("softnic.packet", "softnic.nic", "softnic.codecs", "softnic.collectives")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
-from softnicd.log import NonBlockingStreamHandler
+from softnicd.log import log_handler
 from softnicd.selector import Selector
 from softnicd.stall_watchdog import StallWatchdog
 from softnicd.tap import TapNicDaemon
@@ -54,7 +54,13 @@ def _main(arguments: Sequence[str] | None) -> int:
     except ConfigError as error:
         print(f"softnicd: {error}", file=sys.stderr)
         return 2
-    _set_up_logging(config.label, logging.DEBUG if given.verbose else logging.INFO)
+    try:
+        handlers = [log_handler(config.log_format, config.label)]
+    except OSError as error:
+        print(f"softnicd: {error.strerror}", file=sys.stderr)
+        return 1
+    logging.basicConfig(level=logging.DEBUG if given.verbose else logging.INFO, handlers=handlers, force=True)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
     watchdog = StallWatchdog(config.label, config.peer_timeout_s, config.watchdog_s)
     watchdog.start()
     try:
@@ -66,12 +72,6 @@ def _main(arguments: Sequence[str] | None) -> int:
         print(f"softnicd: {text}", file=sys.stderr)
         return 1
     return 0
-
-
-def _set_up_logging(label: str, level: int) -> None:
-    handlers = [NonBlockingStreamHandler()]
-    logging.basicConfig(format=f"softnicd {label}: %(message)s", level=level, handlers=handlers, force=True)
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
 
 
 async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready_fd: int | None = None) -> None:
@@ -87,6 +87,8 @@ async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready
     try:
         gc.collect()
         gc.freeze()  # startup objects live as long as the process; collections skip them
+        if config.metrics_address is not None:
+            await daemon.serve_metrics(config.metrics_address)
         watchdog.run_on(loop, daemon.event_log.record)
         _announce("READY=1", ready_fd)
         await stop.wait()

@@ -108,11 +108,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "bounded:10"})
     """ToS to codec."""
     emulation: dict[str, str] = {}
+    metrics: str = ""
+    """HOST:PORT at which metrics are served over HTTP; empty: nowhere."""
+    log_format: Literal["text", "json", "journald"] = "text"
+    """Lines of text or of JSON on standard error, or entries of systemd's journal with fields."""
 
     def __post_init__(self) -> None:
         for key in (
             "address",
             "wire_address",
+            "metrics_address",
             "network_key",
             "peer_addresses",
             "names",
@@ -141,6 +146,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def wire_address(self) -> tuple[str, int]:
         return _endpoint("wire", self.wire)
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        return _endpoint("metrics", self.metrics) if self.metrics else None
 
     @property
     def network_key(self) -> bytes | None:
@@ -251,6 +260,10 @@ def parser() -> argparse.ArgumentParser:
     tap.add_argument("--tap", metavar="NAME", help="create this TAP device with the node's address, and serve it")
     tap.add_argument("--namespace", type=int, metavar="PID", help="create it in this process's network namespace")
     tap.add_argument("--prefix", type=int, metavar="BITS", help="length of the address's network prefix (24)")
+    text = "serve metrics for Prometheus over HTTP here, as in 127.0.0.1:9469"
+    flags.add_argument("--metrics", metavar="HOST:PORT", help=text)
+    text = "text, json (one object a line) or journald (entries with fields) (text)"
+    flags.add_argument("--log-format", metavar="FORMAT", help=text)
     flags.add_argument("--ready-fd", type=int, metavar="N", help="file descriptor to write a byte to when ready")
     flags.add_argument("--verbose", action="store_true", help="log every stream")
     flags.add_argument("--version", action="version", version=f"softnicd {_version()}")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from softnic.ipc.collectives_info import QueryCollectives
 from softnic.ipc.control import NicInfo, StreamInfo
@@ -77,7 +78,7 @@ class Daemon(Pump):
         return self.node.host
 
     def info(self, unacknowledged: int) -> NicInfo:
-        return nic_info(self.config, self.node.nic, self._wire, unacknowledged)
+        return nic_info(self.config, self.node.nic, self._wire, unacknowledged, self.metrics_address)
 
     def totals(self) -> tuple[StreamTotals, int]:
         return connection_totals(self.host.tcp.connections, len(self.streams.table.by_listener))
@@ -89,7 +90,7 @@ class Daemon(Pump):
         if self.fast_turn is not None:
             self.fast_turn.count()
         own = (self.regions.counters, self.offloaded.counters)
-        return {**self.node.counters(), **super().counters(), **asdict(own[0]), **asdict(own[1])}
+        return {**self.node.counters(), **super().counters(), **to_builtins(own[0]), **to_builtins(own[1])}
 
     def stream_infos(self, after: int, limit: int) -> list[StreamInfo]:
         return self.streams.table.page(after, limit, self.now())

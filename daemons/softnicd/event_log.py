@@ -65,7 +65,7 @@ class EventLog:
         """The latest events, oldest first."""
         return list(self._events)
 
-    def record(self, text: str, level: int = logging.WARNING) -> None:
+    def record(self, text: str, level: int = logging.WARNING, topic: str = "") -> None:
         """Records an event. The same text as the last event's increments that event's count."""
         text = text[:MAX_TEXT]
         last = self._events[-1] if self._events else None
@@ -73,7 +73,7 @@ class EventLog:
             self._events[-1] = NicEvent(self._clock(), text, last.count + 1)
         else:
             self._events.append(NicEvent(self._clock(), text))
-            log.log(level, "%s", text)
+            log.log(level, "%s", text, extra={"topic": topic})
 
     def record_limited(self, topic: str, text: str, level: int = logging.WARNING) -> None:
         """Records an event unless its topic (a plural: `peers lost`) has had BURST lines in this interval."""
@@ -81,7 +81,7 @@ class EventLog:
         state = self._topics.setdefault(topic, _Topic(self._clock()))
         if state.written < BURST:
             state.written += 1
-            self.record(text, level)
+            self.record(text, level, topic)
         else:
             state.omitted += 1
             state.last_omitted = text
@@ -95,7 +95,8 @@ class EventLog:
             del self._topics[topic]
             if state.omitted:
                 elapsed_s = now - state.began
-                self.record(f"{topic}: {state.omitted} more in {elapsed_s:.0f} s, the last: {state.last_omitted}")
+                text = f"{topic}: {state.omitted} more in {elapsed_s:.0f} s, the last: {state.last_omitted}"
+                self.record(text, topic=topic)
 
     def started(self, ip: str, took_over: bool) -> None:
         """Records the start. `took_over`: an earlier NIC left its control socket behind."""

@@ -69,7 +69,9 @@ def codec_numbers(bitmap: int | None) -> list[int] | None:
     return None if bitmap is None else [number for number in range(16) if bitmap >> number & 1]
 
 
-def nic_info(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) -> control.NicInfo:
+def nic_info(
+    config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int, metrics: tuple[str, int]
+) -> control.NicInfo:
     """A NIC's description of itself. `unacknowledged` counts connections with unacknowledged data."""
     emulation = config.emulation_spec
     return control.NicInfo(
@@ -87,4 +89,5 @@ def nic_info(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0)
         unacknowledged,
         config.congestion,
         config.tap,
+        metrics,
     )

@@ -13,7 +13,9 @@ import select
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from softnic.capture.captured_link import CapturedLink
 from softnic.capture.hook import CaptureHook
@@ -30,6 +32,9 @@ from softnicd.handlers import ControlHandlers
 from softnicd.link_setup import emulated, open_wire, random_source
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.snapshots import ProcessStatistics
+
+if TYPE_CHECKING:
+    from softnicd.metrics_server import MetricsServer
 
 MAX_PEERS = 65536
 """As many nodes as a /16 has: a bound on what one control socket can make a NIC remember."""
@@ -48,6 +53,9 @@ class Pump(ABC):
         self.event_log = EventLog()
         self._selector = selector
         self._process = ProcessStatistics(self.now())
+        self._metrics: MetricsServer | None = None
+        self.metrics_address = ("", 0)
+        """Of metrics over HTTP; port 0: none are served."""
         self._random = random_source(config.seed)
         self._wire = open_wire(config, self.event_log.record)
         self._wire_fd = self._wire.fileno()
@@ -99,6 +107,8 @@ class Pump(ABC):
     def close(self) -> None:
         """Ends the NIC, after the last frames have left."""
         self.server.close()
+        if self._metrics is not None:
+            self._metrics.close()
         self._selector.turn, self._selector.due = None, NEVER
         self._stop(self.now())
         self._link.close()
@@ -115,7 +125,8 @@ class Pump(ABC):
         return self.config.names
 
     def counters(self) -> dict[str, int]:
-        return {**asdict(self.server.counters), **asdict(self.event_log.counters)}
+        metrics = {} if self._metrics is None else to_builtins(self._metrics.counters)
+        return {**to_builtins(self.server.counters), **to_builtins(self.event_log.counters), **metrics}
 
     @abstractmethod
     def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
@@ -128,6 +139,13 @@ class Pump(ABC):
     @abstractmethod
     def catch_up(self) -> None:
         """Processes what happened before a control request."""
+
+    async def serve_metrics(self, address: tuple[str, int]) -> None:
+        """Serves metrics over HTTP until `close`. Raises OSError, and ValueError without prometheus-client."""
+        from softnicd.metrics_server import MetricsServer  # most NICs serve none
+
+        self._metrics = MetricsServer(self.summary, self.event_log)
+        self.metrics_address = await self._metrics.open(address)
 
     def describe(self) -> NicInfo:
         """The NIC's description."""

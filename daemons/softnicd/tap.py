@@ -45,7 +45,7 @@ class TapNicDaemon(Pump):
         selector.epoll.register(self._tap_fd, select.EPOLLIN | select.EPOLLET)
 
     def info(self, unacknowledged: int) -> NicInfo:
-        return nic_info(self.config, self.node.nic, self._wire, unacknowledged)
+        return nic_info(self.config, self.node.nic, self._wire, unacknowledged, self.metrics_address)
 
     def totals(self) -> tuple[StreamTotals, int]:
         flows = len(self.node.flows)

@@ -17,8 +17,10 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import to_builtins
 
 from softnic._native import lib
 from softnic.link.base import UdpPath
@@ -377,9 +379,9 @@ class VxlanLink:
     # --- management
 
     def counters(self) -> dict[str, int]:
-        own = {f"link_{name}": value for name, value in asdict(self.counted).items()}
+        own = {f"link_{name}": value for name, value in to_builtins(self.counted).items()}
         if self._channel is not None:
-            for name, value in asdict(self._channel.counted).items():
+            for name, value in to_builtins(self._channel.counted).items():
                 own[f"link_{name}"] = own.get(f"link_{name}", 0) + value
         return {**own, "link_kernel_dropped_datagrams": kernel_drops(self._socket)}
 

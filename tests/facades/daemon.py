@@ -17,6 +17,10 @@ from softnicd.control_server import MAX_PER_PROCESS
 from softnicd.daemon import Daemon
 from softnicd.event_log import BURST, INTERVAL_S, EventLog
 from softnicd.fast_turn import FastTurn
+from softnicd.log import JournalHandler, JsonFormatter, NonBlockingStreamHandler
+from softnicd.metrics import EXPORTED as EXPORTED_METRICS
+from softnicd.metrics import drop_labels
+from softnicd.metrics_server import MAX_CONNECTIONS as MAX_METRICS_CONNECTIONS
 from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
 from softnicd.process_monitor import ProcessMonitor, state_of
 from softnicd.regions import Regions
@@ -28,7 +32,9 @@ __all__ = [
     "AT_ONCE",
     "BURST",
     "EXAMPLE",
+    "EXPORTED_METRICS",
     "INTERVAL_S",
+    "MAX_METRICS_CONNECTIONS",
     "MAX_PER_PROCESS",
     "NEVER",
     "POLL_INTERVAL_S",
@@ -36,6 +42,9 @@ __all__ = [
     "ConfigError",
     "Daemon",
     "EventLog",
+    "JournalHandler",
+    "JsonFormatter",
+    "NonBlockingStreamHandler",
     "ProcessMonitor",
     "Regions",
     "Selector",
@@ -44,6 +53,7 @@ __all__ = [
     "Stream",
     "break_continuation",
     "cut_only",
+    "drop_labels",
     "fast_turn_of",
     "forget_ended_streams",
     "load",
