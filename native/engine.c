@@ -9,7 +9,6 @@
 enum {
     LEAST_FORWARD = 32 << 10, /* a block is forwarded in parts of at least this size while the rest is being received */
     ROUND_AHEAD = 1 << 20,    /* bytes that are rounded at a time: a long block at once would hold up all other work */
-    COPY_AT_END = 1 << 20,    /* limit of what is copied at the end of an operation */
     LEAST_ZEROCOPY = 4 << 10, /* smaller sends are not worth a run of their own */
     LARGEST_ITEM = 8
 };
@@ -88,7 +87,7 @@ static bool is_sent(const sn_engine_op *op, bool copies)
             continue;
         sn_send_buffer *b = &step->queue->flow->send_buffer;
         const int64_t missing = step->mark - b->completed_bytes;
-        if (missing > COPY_AT_END || (copies && missing > 0 && sn_send_buffer_copy_out(b, missing)))
+        if (missing > op->most_copied || (copies && missing > 0 && sn_send_buffer_copy_out(b, missing)))
             return false;
     }
     return true;

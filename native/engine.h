@@ -22,6 +22,7 @@ typedef struct sn_step_queue sn_step_queue;
 typedef struct sn_engine_op {
     int64_t number;
     int64_t pending; /* steps and headers that are not done */
+    int64_t most_copied; /* limit of what is copied at its end instead of waiting for acknowledgements */
     sn_step *steps;
     uint32_t step_count;
     struct sn_engine_op *next_done;

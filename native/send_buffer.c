@@ -6,7 +6,10 @@
 
 #include "array.h"
 
-enum { WORD = 4 };
+enum {
+    WORD = 4,
+    LEAST_REST = 64 << 10 /* of a run of which only the first bytes are copied */
+};
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -241,17 +244,46 @@ int sn_send_buffer_send_zerocopy(sn_send_buffer *b, const uint8_t *data, int64_t
     return 0;
 }
 
+/* How much of a run is copied if `count` bytes, or more, are to be: the rest stays zero-copy if it is worth a run. */
+static int64_t part_to_copy(const sn_send_buffer *b, const sn_send_run *run, int64_t count)
+{
+    const int64_t size = run->end - run->start;
+    if (size - count < LEAST_REST)
+        return size;
+    const sn_tag_range *range = sn_send_buffer_tag_range(b, run->start + count);
+    const int64_t odd = range->words ? (run->start + count - range->origin) % range->block : 0;
+    return odd ? count + range->block - odd : count;
+}
+
+/* Cuts a run into its first `size` bytes and the rest. */
+static int split_run(sn_send_buffer *b, int64_t index, int64_t size)
+{
+    sn_send_run *runs = sn_array_reserve(b->runs, sizeof *runs, &b->runs_first, b->runs_count, &b->runs_capacity, 1);
+    if (runs == NULL)
+        return -1;
+    b->runs = runs;
+    sn_send_run *run = run_at(b, index);
+    memmove(run + 1, run, (size_t)(b->runs_count - index) * sizeof *run);
+    b->runs_count++;
+    run[0].end = run[1].start = run->start + size;
+    run[1].data += size;
+    return 0;
+}
+
 int sn_send_buffer_copy_out(sn_send_buffer *b, int64_t count)
 {
     for (int64_t index = 0; index < b->runs_count && count > 0; index++) {
         sn_send_run *run = run_at(b, index);
-        const int64_t size = run->end - run->start;
         if (run->copy)
             continue;
-        run->copy = malloc((size_t)size);
-        if (run->copy == NULL)
+        const int64_t size = part_to_copy(b, run, count);
+        uint8_t *copy = malloc((size_t)size);
+        if (copy == NULL || (size < run->end - run->start && split_run(b, index, size))) {
+            free(copy);
             return -1;
-        run->data = memcpy(run->copy, run->data, (size_t)size);
+        }
+        run = run_at(b, index);
+        run->data = run->copy = memcpy(copy, run->data, (size_t)size);
         count_completed(b, size);
         b->copied_out += size;
         count -= size;

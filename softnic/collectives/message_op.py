@@ -7,6 +7,10 @@ from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.steps import Block, EngineOp
 from softnic.ipc.work_queue import RecvRequest, SendRequest
 
+COPY_AT_END = 64 << 10
+"""Limit of what is copied at the end of a message instead of waiting for acknowledgements. The next message is sent
+meanwhile: a copy would take its time."""
+
 
 class MessageOp(EngineOp):
     """A SendRequest or RecvRequest in progress, over its memory."""
@@ -14,7 +18,7 @@ class MessageOp(EngineOp):
     __slots__ = ("_request", "_view")
 
     def __init__(self, request: SendRequest | RecvRequest, memory: memoryview) -> None:
-        super().__init__(request.number, request.call, 1, 1)
+        super().__init__(request.number, request.call, 1, 1, COPY_AT_END)
         self._request = request
         self._view = self.keep(memory)
 

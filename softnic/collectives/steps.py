@@ -13,6 +13,9 @@ from softnic.collectives.operations import Array, ElementReduction
 from softnic.collectives.peer_queue import PeerQueue, Step
 from softnic.collectives.stream import CODING_BLOCK
 
+COPY_AT_END = 1 << 20
+"""Limit of what is copied at the end of a collective, whose ranks wait, instead of waiting for acknowledgements."""
+
 
 class Block:
     """Bytes [start, start + size) of an operation's memory; on the wire, `pad` zeros follow."""
@@ -31,12 +34,13 @@ class EngineOp:
 
     __slots__ = ("_last_sends", "_memory", "_steps", "c", "call", "number", "reductions")
 
-    def __init__(self, number: int, call: str, most: int, pending: int) -> None:
+    def __init__(self, number: int, call: str, most: int, pending: int, most_copied: int = COPY_AT_END) -> None:
         self.number = number
         self.call = call
         """The user's call, for error messages."""
         self._steps = ffi.new("sn_step[]", most)
-        self.c = ffi.new("sn_engine_op *", {"number": number, "pending": pending, "steps": self._steps})
+        fields = {"number": number, "pending": pending, "most_copied": most_copied, "steps": self._steps}
+        self.c = ffi.new("sn_engine_op *", fields)
         self.reductions: dict[int, tuple[ElementReduction, Array, Array]] = {}
         """By the address of a step, what Python does for it: a reduction, and the block of its operand and result."""
         self._last_sends: dict[PeerQueue, Step] = {}

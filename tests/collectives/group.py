@@ -62,9 +62,13 @@ class Member:
 
 
 class Group:
-    """`size` ranks, connected and joined. `link` is what every node's way out is like."""
+    """`size` ranks, connected and joined. `link` is what every node's way out is like.
 
-    def __init__(self, size: int, *, seed: int = 0, link: dict[str, Any] | None = None, **node: Any) -> None:
+    `messages`: they have streams for single messages, too."""
+
+    def __init__(
+        self, size: int, *, seed: int = 0, link: dict[str, Any] | None = None, messages: bool = False, **node: Any
+    ) -> None:
         network, rng = MemoryNetwork(), random.Random(seed)
         options = {"offloads": {0x28: "bounded:10"}, **node}
         self.members: list[Member] = []
@@ -74,10 +78,14 @@ class Group:
             self.members.append(Member(Node(BASE_IP + rank, way_out, rng=own, name=f"n{rank}", **options), rank))
         self.clock = VirtualClock()
         self.words, self.data = self._connect(PORT), self._connect(PORT + 1)
+        self.messages = [self._connect(PORT + 2 + kind) for kind in range(2 * messages)]
         for member in self.members:
-            ends = self.words[member.rank], self.data[member.rank]
-            control, data = (peer_streams(connections) for connections in ends)
-            member.executor = CollectiveEngine(member.rank, size, control, data)
+            control, data = (peer_streams(ends[member.rank]) for ends in (self.words, self.data))
+            pairs = None
+            if messages:
+                plain, tagged = (peer_streams(ends[member.rank]) for ends in self.messages)
+                pairs = {other: (plain[other], tagged[other]) for other in data}
+            member.executor = CollectiveEngine(member.rank, size, control, data, pairs)
 
     def _connect(self, port: int) -> list[dict[int, Connection]]:
         """A connection from every rank to each lower one; by rank, those of this rank."""

@@ -10,10 +10,11 @@ import pytest
 from softnic import codecs
 from tests.facades.collectives import RecvBlock, Schedule, SendBlock, schedule
 from tests.facades.comm import SUM
+from tests.facades.ipc import RecvRequest, SendRequest
 from tests.facades.tcp import copied_out
 
 from .byhand import executed
-from .group import LOSSY, Group
+from .group import LOSSY, Group, raw
 from .test_engine import check, contributions
 
 SLOW = {"rate_bps": 2e8, "delay_s": 2e-3}
@@ -60,6 +61,23 @@ def test_what_a_result_acknowledges_is_overwritten_without_a_copy() -> None:
     for calls in (1, 2):
         group.collective("allreduce", sources, algorithm="direct", op="SUM", in_place=True)
         assert max(map(copied_out, connections)) <= calls << 20
+
+
+def test_a_message_waits_for_acknowledgements_rather_than_copy() -> None:
+    """But for its last 64 KiB."""
+    group = Group(2, link={"rate_bps": 1e10, "delay_s": 1e-3}, messages=True)
+    sent, received = np.arange(1 << 18, dtype=np.float32), np.zeros(1 << 18, np.float32)
+    requests: tuple[SendRequest | RecvRequest, ...] = (
+        SendRequest(-1, "Send", 1, (0, 0), sent.nbytes),
+        RecvRequest(-1, "Recv", 0, (0, 0), sent.nbytes),
+    )
+    for member, request, array in zip(group.members, requests, (sent, received), strict=True):
+        member.posted += 1
+        assert member.executor is not None
+        member.executor.post_message(request, raw(array))
+    group.run()
+    assert received.tobytes() == sent.tobytes()
+    assert 0 < copied_out(group.messages[0][0][1]) <= 64 << 10
 
 
 def test_a_long_own_block_is_rounded_as_it_is_sent() -> None:

@@ -89,6 +89,24 @@ def test_a_recall_copies_the_rest() -> None:
     assert bytes(buffer.view(2001, 2005)) == b"more"
 
 
+@pytest.mark.parametrize(("tos", "copied"), [(0, 1000), (TAGGED, 1024)])
+def test_of_a_long_loan_only_what_is_recalled_is_copied(tos: int, copied: int) -> None:
+    own = bytearray(MEMORY) * 4
+    buffer = SendBuffer(3000)
+    buffer.tag(Tag(tos), 1, tos != 0)
+    buffer.send_zerocopy(memoryview(own), 0, len(own))
+    buffer.zerocopy.copy_out(1000)
+    own[:copied] = bytes(copied)
+    assert (buffer.zerocopy.completed_bytes, buffer.zerocopy.copied_out) == (copied, copied)
+    assert buffer.zerocopy.outstanding == len(own) - copied
+    assert bytes(buffer.view(1, copied + 1)) == MEMORY[:copied]
+    assert address_of(buffer.view(copied + 1, len(own) + 1)) == address_of(own) + copied
+    buffer.release(copied + 101)
+    buffer.zerocopy.copy_out(len(own) - copied - 150)  # what would be left is too short for a run
+    assert (buffer.zerocopy.completed_bytes, buffer.zerocopy.outstanding) == (len(own), 0)
+    assert bytes(buffer.view(copied + 101, len(own) + 1)) == own[copied + 100 :]
+
+
 def test_tagged_loans_begin_and_end_where_segments_may() -> None:
     buffer = tagged(written=100)
     assert buffer.zerocopy_len(6400) == 0
