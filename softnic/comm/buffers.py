@@ -132,7 +132,7 @@ def rank_in(rank: Any, size: int, what: str) -> int:
 
 def tag_of(tag: Any) -> int:
     """Return the tag of a message. Raises ValueError."""
-    whole = _whole(tag)
+    whole = tag if type(tag) is int else _whole(tag)
     if not 0 <= whole < 1 << 31:
         raise Refused(ERR_TAG, f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
     return whole

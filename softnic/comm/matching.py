@@ -62,14 +62,14 @@ class Matcher(SourceNumbers):
     # Arrivals
 
     def announced(self, peer: Peer, announce: messages.Announce) -> None:
-        if announce.size < 0:
-            raise ValueError(f"a message of {announce.size} bytes")
-        compressed = announce.compressed
         if (data := announce.data) is not None:
-            if compressed or data.nbytes != announce.size:
+            if data.nbytes != announce.size or (announce.codec and announce.compressed):
                 raise ValueError(f"a message of {announce.size} bytes with {data.nbytes} bytes of data")
             self._deliver(peer.rank, announce, data, inline=True)
             return
+        if announce.size < 0:
+            raise ValueError(f"a message of {announce.size} bytes")
+        compressed = announce.compressed
         message, receive = self._match(peer.rank, announce, RecvOp(announce.size, announce.codec if compressed else ""))
         if receive is not None:
             message.transfer.data = receive.memory(message)
@@ -113,7 +113,8 @@ class Matcher(SourceNumbers):
             if receive.matches(source, announce):
                 del self._receives[index]
                 receive.message = message
-                self._report_taken(message)
+                if announce.number:
+                    self._report_taken(message)
                 return message, receive
         self._waiting[source].append(message)
         return message, None
@@ -214,6 +215,8 @@ class Matcher(SourceNumbers):
 
     def find(self, receive: PendingRecv) -> Arrival | None:
         """Return the first waiting message that matches."""
+        if receive.source != ANY and not self._waiting[receive.source]:
+            return None
         found: Arrival | None = None
         for queue in self._waiting.values() if receive.source == ANY else (self._waiting[receive.source],):
             for message in queue:

@@ -29,6 +29,9 @@ _TYPE_CODES = {name: code for code, name in enumerate(TYPES)}
 _INLINE = struct.Struct("<IBBQQ")
 """Length of what follows, INLINE_MARK, type, tag, number."""
 _LENGTH_BYTES = 4
+_LEAST_INLINE = _INLINE.size - _LENGTH_BYTES
+"""Length of an inline message without data."""
+_MOST = framing.MAX_FRAME - _LENGTH_BYTES
 MAX_INLINE = framing.MAX_FRAME - _INLINE.size
 """Longest inline message."""
 CONTROL, PLAIN, TAGGED, ENGINE_CONTROL, DATA = range(5)
@@ -158,9 +161,17 @@ class Reader(framing.FrameReader[Frame]):
             self._missing -= len(view)
             self._data += view
             return
-        start, count = 0, len(view)
+        start, count, unpack = 0, len(view), _INLINE.unpack_from
         try:
             while (left := count - start) >= _LENGTH_BYTES:
+                if left >= _INLINE.size:  # first of all the usual frame
+                    length, mark, code, tag, number = unpack(view, start)
+                    end = start + _LENGTH_BYTES + length
+                    if mark == INLINE_MARK and _LEAST_INLINE <= length <= _MOST and end <= count and code < len(TYPES):
+                        data = view[start + _INLINE.size : end]
+                        start = end
+                        yield Announce(tag, data.nbytes, TYPES[code], "", data, number)
+                        continue
                 size = self._size(view[start : start + _LENGTH_BYTES])
                 frame = view[start : start + size]
                 if left < size:
