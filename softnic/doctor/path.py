@@ -60,6 +60,10 @@ def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
         text = f"no TCP connection to {_name(client)}: {_reason(by_tcp)}"
         why = "softnic's own traffic is UDP; a store of PyTorch, or SOFTNIC_STORE, needs TCP between the hosts"
         found.append(note("tcp", text, why, f"nft add rule inet filter input tcp dport {client.peer[1]} accept"))
+    if not client.uses_wire_port:
+        text = f"UDP port {client.peer[1]} of this host is in use, so another one was tried"
+        why = "a firewall's rule for the port of the NICs was not checked in the direction to this host"
+        found.append(note("port", text, why, "stop the NIC that has it (ss -ulnp names it) and ask again"))
     if reply.answer.facts is not None:
         found += _compare(reply, reply.answer.facts, client, settings)
     there, back = client.path_mtu(reply.round_trip_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,6 +101,17 @@ def test_a_firewall_that_drops_udp_one_way(hosts: tuple[NetnsHost, NetnsHost], c
     assert (found.check, found.level) == ("firewall", "problem")
     assert says in found.text
     assert f"on {right.address if closed else 'this host'}: nft insert rule" in found.fix
+
+
+def test_a_port_that_a_nic_has_is_a_note(hosts: tuple[NetnsHost, NetnsHost]) -> None:
+    left, right = hosts
+    with left.entered():
+        nic = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with nic, listening(right):
+        nic.bind(("0.0.0.0", WIRE_PORT))
+        findings = check(left).findings
+    assert exit_code(findings) == 0
+    assert set(by_level(findings, "note")) == {"port"}
 
 
 @needs.tools("nft")
