@@ -22,17 +22,18 @@ class Aborted(NamedTuple):
     exit_code: int
 
 
-def record_abort(status: int, environment: Mapping[str, str]) -> None:
-    """Leave the exit status of this rank's job, unless a rank has done so. Nothing is done without SOFTNIC_ABORT."""
+def record_abort(status: int, environment: Mapping[str, str]) -> bool:
+    """Leave the exit status of this rank's job, unless a rank has done so. Return False without SOFTNIC_ABORT."""
     path = environment.get(VARIABLE)
     if not path:
-        return
+        return False
     with suppress(OSError):  # another rank was first, or the launcher has ended: nobody reads it
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.write(fd, b"%d %d" % (int(environment.get("SOFTNIC_RANK", "0")), status & 0xFF or 1))
         finally:
             os.close(fd)
+    return True
 
 
 def read_abort(path: Path) -> Aborted | None:

@@ -120,7 +120,8 @@ class Base(Handle):
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End this process by SystemExit with `errorcode`; other ranks get an error in their current or next call.
 
-        `softnic run` ends with this exit code, whichever rank ends first.
+        `softnic run` ends with this exit code, whichever rank ends first and whichever thread calls this. With other
+        launchers a thread that is not the main one ends itself only.
         """
         abort_job(self._state, f"Abort({errorcode}) on rank {self.rank}", errorcode)
         raise SystemExit(errorcode)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -26,8 +28,10 @@ class Failing(Protocol):
 
 def abort_job(failing: Failing, text: str, status: int) -> None:
     """End a communicator on every rank, and the job of `softnic run` with an exit status."""
-    record_abort(status, os.environ)
+    has_launcher = record_abort(status, os.environ)
     failing.abort(text)
+    if has_launcher and threading.current_thread() is not threading.main_thread():
+        os.kill(os.getpid(), signal.SIGTERM)  # SystemExit would end this thread only
 
 
 class Action:

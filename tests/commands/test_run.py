@@ -99,6 +99,20 @@ def test_the_exit_code_is_that_of_the_rank_that_aborts_even_if_others_end_first(
     assert (got, err.splitlines()[-1]) == (code, f"softnic run: rank 1 aborted the job with exit code {code}")
 
 
+def test_any_thread_aborts_the_job_while_no_other_makes_a_call(softnic: Softnic) -> None:
+    program = """
+import threading, time
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+comm.Barrier()
+if comm.rank == 1:
+    threading.Thread(target=comm.Abort, args=(7,)).start()
+time.sleep(1000)
+"""
+    code, _, err = softnic("run", "-n", "2", "--mpi4py", "--", sys.executable, "-c", program)
+    assert (code, err.splitlines()[-1]) == (7, "softnic run: rank 1 aborted the job with exit code 7")
+
+
 @pytest.mark.parametrize(("status", "code"), [(7, 7), (0, 1), (256, 1), (-1, 255)])
 def test_the_first_rank_that_aborts_counts_and_the_job_has_failed(tmp_path: Path, status: int, code: int) -> None:
     record = tmp_path / "abort"
