@@ -14,9 +14,7 @@ import numpy as np
 from softnic.comm import buffers
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.collective_args import RECEIVE, SEND
-from softnic.comm.collective_parts import EXACT, BlockArgs, CompressionOptions, moved_blocks
-
-_BYTES: np.dtype[Any] = np.dtype(np.uint8)
+from softnic.comm.collective_parts import BYTES, EXACT, BlockArgs, CompressionOptions, moved_blocks
 
 
 class BlockParts(NamedTuple):
@@ -34,7 +32,7 @@ class BlockParts(NamedTuple):
         return {each: array for each, array in enumerate(self.arrays) if each != rank}
 
     def as_bytes(self) -> BlockParts:
-        return BlockParts([array.view(_BYTES) for array in self.arrays], self.buffers)
+        return BlockParts([array.view(BYTES) for array in self.arrays], self.buffers)
 
 
 def parts_of(spec: Any, size: int, vector: bool, what: str, writable: bool = False) -> BlockParts:
@@ -119,7 +117,7 @@ def alltoall(
     received = parts_of(receive, size, vector, RECEIVE, writable=True)
     sent = received if buffers.is_in_place(send) else parts_of(send, size, vector, SEND)
     if sent.dtype != received.dtype:
-        if _BYTES not in (sent.dtype, received.dtype):
+        if BYTES not in (sent.dtype, received.dtype):
             buffers.same_type(sent.arrays[0], received.arrays[0])
         sent, received = sent.as_bytes(), received.as_bytes()
     return _exchange(size, rank, sent, received, options)
@@ -145,9 +143,9 @@ def _alike(array: Array, parts: BlockParts) -> tuple[Array, BlockParts]:
     """Return both with the same element type: as bytes if one of them holds bytes. Raises ValueError."""
     if array.dtype == parts.dtype:
         return array, parts
-    if _BYTES not in (array.dtype, parts.dtype):
+    if BYTES not in (array.dtype, parts.dtype):
         buffers.same_type(array, parts.arrays[0])
-    return array.view(_BYTES), parts.as_bytes()
+    return array.view(BYTES), parts.as_bytes()
 
 
 def _fitting(source: Array, target: Array) -> tuple[Array, Array]:

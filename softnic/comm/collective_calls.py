@@ -14,6 +14,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 from softnic.comm import buffers, execution
 from softnic.comm.base import Base
 from softnic.comm.codec_choice import NAME, either_of
+from softnic.comm.collective_args import RECEIVE, SEND
 from softnic.comm.collective_parts import BlockArgs, CollectiveArgs, CompressionOptions
 from softnic.comm.connections import CommConnections
 from softnic.comm.info import INFO_NULL
@@ -61,8 +62,8 @@ class CallContext(NamedTuple):
         """
         if recvcounts is not None or buffers.is_in_place(sendbuf):
             return recvcounts
-        source = buffers.message(sendbuf, what="the send buffer")
-        own = buffers.message(recvbuf, writable=True, what="the receive buffer")
+        source = buffers.message(sendbuf, what=SEND)
+        own = buffers.message(recvbuf, writable=True, what=RECEIVE)
         if buffers.same_memory(source.array, own.array):
             return None
         lengths = gather_integers(self.connections, f"{self.call} without recvcounts", own.count)

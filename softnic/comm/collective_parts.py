@@ -17,6 +17,9 @@ from softnic.collectives import schedule
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.operators import Op
 
+BYTES: np.dtype[Any] = np.dtype(np.uint8)
+"""The elements of blocks that are moved as they are, whatever they hold."""
+
 
 @dataclass(frozen=True)
 class CompressionOptions:

@@ -16,15 +16,13 @@ from softnic.comm import block_args, buffers
 from softnic.comm.buffers import Array, MessageBuffer
 from softnic.comm.collective_args import RECEIVE, SEND
 from softnic.comm.collective_calls import CallContext
-from softnic.comm.collective_parts import BlockArgs, moved_blocks
+from softnic.comm.collective_parts import BYTES, BlockArgs, moved_blocks
 from softnic.comm.constants import ERR_ROOT, PROC_NULL, ROOT
 from softnic.comm.errors import ArgumentError
 from softnic.comm.folding import combination
 from softnic.comm.object_exchange import gather_integers
 from softnic.comm.operators import SUM
 from softnic.comm.properties import InterGroups
-
-_BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
 
 def groups_of(comm: Any) -> InterGroups:
@@ -232,7 +230,7 @@ def _exchange(
 ) -> BlockArgs:
     """Send blocks to ranks of the other group, and receive blocks of them."""
     size = groups.local_size + groups.remote_size
-    contributions = {groups.first_remote + rank: block.view(_BYTES) for rank, block in sent.items()}
-    results = {size + groups.first_remote + rank: block.view(_BYTES) for rank, block in received.items()}
+    contributions = {groups.first_remote + rank: block.view(BYTES) for rank, block in sent.items()}
+    results = {size + groups.first_remote + rank: block.view(BYTES) for rank, block in received.items()}
     moved = moved_blocks(2 * size, contributions, results)
-    return BlockArgs("alltoall", "direct", _BYTES, *moved, (), written, finish, op_name=op_name)
+    return BlockArgs("alltoall", "direct", BYTES, *moved, (), written, finish, op_name=op_name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from softnic.comm import buffers
 from softnic.comm.buffers import MessageBuffer, raw
+from softnic.comm.collective_args import RECEIVE, SEND
 from softnic.comm.errors import ArgumentError
 from softnic.comm.info import INFO_NULL, Info
 from softnic.comm.neighbor_exchange import ExchangeRecv, ExchangeSend, NeighborOperation
@@ -19,7 +20,6 @@ from softnic.comm.request import Request
 from softnic.comm.topologies import CartTopology
 from softnic.comm.topology_calls import TopologyCalls
 
-_SEND, _RECEIVE = "the send buffer", "the receive buffer"
 _Blocks = Callable[[int, bool], tuple[list[memoryview], list[MessageBuffer]]]
 """Returns the memory of each neighbour's block, and the buffers that have it, for a number of neighbours."""
 
@@ -30,7 +30,7 @@ def _numbered(ranks: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _what(writable: bool) -> str:
-    return _RECEIVE if writable else _SEND
+    return RECEIVE if writable else SEND
 
 
 def _same(spec: Any) -> _Blocks:

@@ -13,14 +13,13 @@ import numpy as np
 
 from softnic.comm import buffers, collective_args, execution, pickling
 from softnic.comm.buffers import Array
-from softnic.comm.collective_parts import BlockArgs, moved_blocks
+from softnic.comm.collective_parts import BYTES, BlockArgs, moved_blocks
 from softnic.comm.connections import CommConnections
 
 SLOT_BYTES = 512
 """Bytes of each object in the first exchange, its length included. A second one moves the rest of longer objects."""
 _LENGTH_BYTES = 8
 HEAD_BYTES = SLOT_BYTES - 2 * _LENGTH_BYTES
-_BYTES: np.dtype[Any] = np.dtype(np.uint8)
 
 
 def gather_integers(connections: CommConnections, call: str, number: int) -> list[int]:
@@ -85,7 +84,7 @@ def _gather_tails(
     found = {each: np.empty(counts[each], np.uint8) for each in range(size) if rank == root != each}
     given = {rank: own} if rank != root else {}
     blocks = tuple(count if each in found or each in given else 0 for each, count in enumerate(counts))
-    args = BlockArgs("gather", "direct", _BYTES, blocks, given, found, root=root, op_name=op_name)
+    args = BlockArgs("gather", "direct", BYTES, blocks, given, found, root=root, op_name=op_name)
     execution.run(connections, call, args)
     return {**found, rank: own}
 
@@ -113,7 +112,7 @@ def _scatter(connections: CommConnections, call: str, given: dict[int, Array], o
     sent = {each: block for each, block in given.items() if each != rank}
     results = {rank: own} if rank != root else {}
     moved = moved_blocks(size, sent, results)
-    execution.run(connections, call, BlockArgs("scatter", "direct", _BYTES, *moved, root=root))
+    execution.run(connections, call, BlockArgs("scatter", "direct", BYTES, *moved, root=root))
 
 
 def exchange_objects(connections: CommConnections, call: str, items: Sequence[Any], op_name: str = "") -> list[Any]:
@@ -142,7 +141,7 @@ def _exchange(
     sent = {each: block for each, block in enumerate(given) if each != rank}
     results = {size + each: block for each, block in enumerate(taken) if each != rank}
     moved = moved_blocks(2 * size, sent, results)
-    execution.run(connections, call, BlockArgs("alltoall", "direct", _BYTES, *moved, op_name=op_name))
+    execution.run(connections, call, BlockArgs("alltoall", "direct", BYTES, *moved, op_name=op_name))
 
 
 def _place(connections: CommConnections) -> tuple[int, int]:
