@@ -24,6 +24,7 @@ PROGRAMS = (
     "errors",
     "fsdp2",
     "link",
+    "monitoring",
     "nic",
     "osu",
     "path",
