@@ -31,7 +31,7 @@ class Spread:
     def text(self, form: str = ".2f", factor: float = 1.0) -> str:
         """Format mean and deviation, both times `factor`: `97.72 ± 0.10`; of a single value, the value."""
         mean = format(self.mean * factor, form)
-        return mean if len(self.values) < 2 else f"{mean} ± {format(self.deviation * factor, form)}"
+        return mean if len(self.values) < 2 else f"{mean} ± {format(self.deviation * factor, form.lstrip('+'))}"
 
     def less(self, other: Spread) -> Spread:
         """Return the differences to another figure, seed by seed. Raises ValueError for other numbers of seeds."""

@@ -6,6 +6,7 @@ from softnic.experiments.plot import Bars, Lines, draw
 from softnic.experiments.report import Value
 from softnic.experiments.reproduce import gradients, networks, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
+from softnic.experiments.reproduce.a2dtwp import precision as a2dtwp_precision
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
 from softnic.experiments.reproduce.a2dtwp.costs import Computed, IterationCosts, Legs, legs_of
@@ -20,7 +21,19 @@ from softnic.experiments.reproduce.a2dtwp.training import (
 from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.inceptionn import digits, fig1, fig7, fig14, fig15, packets, paper, table3
+from softnic.experiments.reproduce.inceptionn import (
+    digits,
+    fig1,
+    fig4,
+    fig5,
+    fig7,
+    fig14,
+    fig15,
+    lossy,
+    packets,
+    paper,
+    table3,
+)
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import ToAccuracy, outcome, reaches
@@ -68,6 +81,7 @@ __all__ = [
     "WeightTraining",
     "a2dtwp_differs",
     "a2dtwp_paper",
+    "a2dtwp_precision",
     "add_gamma",
     "block_of",
     "cache_directory",
@@ -77,6 +91,8 @@ __all__ = [
     "enlarged",
     "exact_sum",
     "fig1",
+    "fig4",
+    "fig5",
     "fig7",
     "fig14",
     "fig15",
@@ -87,6 +103,7 @@ __all__ = [
     "legs_of",
     "lgc_gradients",
     "lgc_paper",
+    "lossy",
     "make",
     "networks",
     "outcome",

@@ -9,8 +9,9 @@ from typing import Literal
 from softnic.experiments.report import Value
 from softnic.experiments.reproduce.item import Item, number
 
-Verdict = Literal["confirmed", "in part", "refuted", "open", "out of scope"]
-"""In part: with other data, models or machines, or for some of the claim. Open: it runs, without a result so far."""
+Verdict = Literal["confirmed", "in part", "not seen", "refuted", "open", "out of scope"]
+"""In part: with other data, models or machines, or for some of the claim. Not seen: trainings as short as those here do
+not show it, which refutes nothing for longer ones. Open: it runs, without a result so far."""
 
 
 class NoResultError(Exception):
@@ -64,16 +65,18 @@ class Claim:
     theirs: str
     ours: str | Callable[[Results], str]
     """Words, or figures from the results."""
-    verdict: Verdict
+    verdict: Verdict | Callable[[Results], Verdict]
+    """By itself, or as it follows from the results."""
     why: str
     link: str
     """Heading of docs/papers.md as an anchor, or another page."""
 
     def cells(self, results: Results) -> list[str]:
         """Return the claim as a row of a table. Without the result that it needs it is open."""
-        ours, verdict = "", self.verdict
+        ours, verdict = "", "open"
         try:
             ours = self.ours if isinstance(self.ours, str) else self.ours(results)
+            verdict = self.verdict if isinstance(self.verdict, str) else self.verdict(results)
         except NoResultError:
-            verdict = "open"
+            pass
         return [self.place, self.claim, self.theirs, ours, f"**{verdict}**", self.why, f"[more]({self.link})"]

@@ -36,6 +36,8 @@ class Context:
     """Measurements of this run, by what was measured."""
     kept: ResultFile = field(default_factory=lambda: ResultFile(None), compare=False)
     """The file of the item that is being made: its units continue an interrupted run."""
+    results: Path | None = None
+    """The directory of that file; None: nothing is kept."""
 
     def asked(self) -> dict[str, Any]:
         """Return what a run was asked for, in types of JSON: an item kept from such a run is not made again."""
@@ -48,6 +50,11 @@ class Context:
             self.measured[key] = measure()
         found: T = self.measured[key]
         return found
+
+    def shared(self, name: str) -> ResultFile:
+        """Return the file of units that several items are made of, `NAME.json` beside those of the items."""
+        path = None if self.results is None else self.results / f"{name}.json"
+        return self.once(("shared", name), lambda: ResultFile(path))
 
     def stages(self, model: str) -> list[Stage]:
         """Return a model's gradients early and late in its training. Raises ReproduceError without its framework."""

@@ -14,9 +14,22 @@ from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item
 
 ITEMS: dict[str, tuple[str, ...]] = {
-    "inceptionn": ("fig1", "fig7", "table2", "table3", "fig12", "packets", "fig13", "fig14", "fig15"),
+    "inceptionn": (
+        "fig1",
+        "fig4",
+        "fig5",
+        "bounds",
+        "fig7",
+        "table2",
+        "table3",
+        "fig12",
+        "packets",
+        "fig13",
+        "fig14",
+        "fig15",
+    ),
     "smartnic": ("fig2", "fig2b", "fig4", "fig4b", "iterations"),
-    "a2dtwp": ("table1", "table2", "fig3", "fig4", "fig5"),
+    "a2dtwp": ("table1", "precision", "table2", "fig3", "fig4", "fig5"),
     "lgc": ("fig3", "fig4", "table6", "rates", "fig12", "fig13", "fig14"),
 }
 """Items by paper. Each is made by the function `make` of the module `PAPER/ITEM.py` in this package."""
@@ -62,5 +75,5 @@ def make_or_read(paper: str, name: str, context: Context, directory: Path, *, ag
     found = file.result(asked)
     if found is not None:
         return stored.item(found), False
-    made = make(paper, name, replace(context, kept=file))
+    made = make(paper, name, replace(context, kept=file, results=directory))
     return stored.item(file.finish(asked, stored.content(made))), True

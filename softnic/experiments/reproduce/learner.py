@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,22 @@ from softnic.gradients.awp import leading
 
 if TYPE_CHECKING:
     import torch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Have PyTorch, if it is installed, compute with one thread: on small networks several only wait."""
+    try:
+        import torch
+    except ImportError:
+        yield
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def learner(model: str, data: DataSet, seed: int) -> Replica:

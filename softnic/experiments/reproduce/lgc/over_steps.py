@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.learner import one_thread
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import TITLES
 from softnic.gradients.information import LEVELS, PAPER_LEVELS, estimate
@@ -64,16 +65,6 @@ def looks(
                     found.append(Look(step, name, *figures))
         return tuple(found)
 
-    def alone() -> tuple[Look, ...]:
-        import torch
-
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # The networks are small: several threads would only wait for each other.
-        try:
-            return measure()
-        finally:
-            torch.set_num_threads(threads)
-
     settings = {"pair": pair, "count": count, "at": list(at), "seed": context.settings.seed, "data": context.data.name}
-    with needs_torch("LGC", ""):
-        return context.kept.once(f"{TITLES[model]}, {nodes} nodes", settings, alone, tuple[Look, ...])
+    with needs_torch("LGC", ""), one_thread():
+        return context.kept.once(f"{TITLES[model]}, {nodes} nodes", settings, measure, tuple[Look, ...])

@@ -1,0 +1,200 @@
+"""A2DTWP's Tables II and III and Figs. 3 to 5 without a clock: errors, steps and bytes of weights by precision.
+
+What does not depend on a machine is made here, with three seeds: the error that each precision leaves after the same
+steps, the steps until the baseline's error, and the bytes of weights that were sent. Times follow from the paper's own
+profiles (Tables II and III), in which the weights' leg goes with the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from softnic.experiments.plot import Lines
+from softnic.experiments.reproduce.a2dtwp import paper
+from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, TARGET_SHARE
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightTraining, trained
+from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
+from softnic.experiments.reproduce.learner import one_thread
+from softnic.experiments.spread import SEEDS, Spread
+from softnic.gradients.awp import MOST_BITS
+
+FIXED = (8, 16, MOST_BITS)
+"""24 bits are left out: they differ from 32 by less than the seeds do."""
+PLANS: Mapping[str, WeightPlan] = {
+    "hdc": WeightPlan("hdc", 64, 1e-2, steps=120, eval_every=20, tested=1000, interval=6),
+    "alexnet": WeightPlan("alexnet", 32, 1e-2, steps=120, eval_every=20, tested=1000, interval=6),
+}
+_COLUMNS = (
+    "model and batch | precision | error at the end (%) | points more than 32 bits [+.2f] | ± [.2f] | "
+    "mean bits [.1f] | bytes of weights, of 32 bits' [.3f] | seeds that reach the error [d] | "
+    "steps to it, of 32 bits' | batch on x86, of 32 bits' [.3f] | batch on POWER [.3f] | "
+    "time to the error on x86 [.3f] | on POWER [.3f]"
+)
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The trainings of one model with one precision, one for each seed, and those with 32 bits."""
+
+    name: str
+    own: Sequence[WeightTraining]
+    whole: Sequence[WeightTraining]
+
+    @property
+    def errors(self) -> Spread:
+        return Spread([each.errors[-1] for each in self.own])
+
+    @property
+    def worse(self) -> Spread:
+        return self.errors.less(Spread([each.errors[-1] for each in self.whole]))
+
+    @property
+    def sent(self) -> float:
+        """Bytes of weights, as a share of those with 32 bits."""
+        return sum(each.sent[-1] for each in self.own) / sum(each.sent[-1] for each in self.whole)
+
+    @property
+    def steps(self) -> list[float]:
+        """Steps to the error that 32 bits have in the first part, in multiples of theirs, of seeds that reach it."""
+        shares = []
+        for own, whole in zip(self.own, self.whole, strict=True):
+            within = [error for step, error in zip(whole.steps, whole.errors, strict=True) if step <= _limit(whole)]
+            target = min(within or whole.errors)
+            at, usual = own.reaches(target), whole.reaches(target)
+            if at is not None and usual is not None:
+                shares.append(own.steps[at] / whole.steps[usual])
+        return shares
+
+
+def _limit(training: WeightTraining) -> float:
+    return TARGET_SHARE * training.steps[-1]
+
+
+def batch_share(system: str, name: str, sent: float) -> float:
+    """Return the time of a batch by the paper's profile of a system, in multiples of that with 32 bits.
+
+    `sent`: bytes of weights, as a share. A2DTWP's norms, packing and unpacking are added where fewer bits are sent.
+    """
+    whole, adaptive = paper.PROFILES[system]
+    packing = 0.0 if name == BASELINE else adaptive.bitpack + adaptive.bitunpack
+    norms = adaptive.norms if name == AWP_NAME else 0.0
+    return (whole.total - whole.weights * (1 - sent) + packing + norms) / whole.total
+
+
+def time_share(system: str, each: Seeds) -> float | None:
+    """Return the time to the error by the paper's profile, in multiples of 32 bits', mean over the seeds.
+
+    None where a seed does not reach the error.
+    """
+    if len(each.steps) < len(each.own):
+        return None
+    return Spread(each.steps).mean * batch_share(system, each.name, each.sent)
+
+
+def make(context: Context) -> Item:
+    models = context.only(tuple(PLANS))
+    found = {model: _seeds(context, _sized(context, PLANS[model])) for model in models}
+    plans = [_sized(context, PLANS[model]) for model in models]
+    return Item(
+        "errors, steps and bytes by the precision of weights",
+        [
+            ValueTable(
+                "Here: trainings; times by the paper's Tables II (x86) and III (POWER)",
+                _COLUMNS,
+                [_row(plan, each) for plan in plans for each in found[plan.model]],
+            )
+        ],
+        [_lines(plan, found[plan.model]) for plan in plans],
+        [
+            f"HDC, which is not the paper's, and AlexNet with an eighth of its channels, on {context.data.name}; "
+            f"{', '.join(f'{_title(plan)}: {plan.steps} steps' for plan in plans)}, where the paper has tens of "
+            "thousands on ImageNet with 200 classes; VGG-A and ResNet-34, and the other batches, are left to "
+            f"`a2dtwp fig4`. Top-1 errors on {plans[0].tested:,} test images, of the rounded weights.",
+            f"INTERVAL is a twentieth of the training. Means and standard deviations over {len(_run(context))} seeds.",
+            "The rate is constant and there is no dropout; momentum and weight decay are the paper's.",
+            "Times are not measured: the weights' leg of the paper's profiles is scaled by the bytes here, with its "
+            "own times for norms and packing.",
+        ],
+        [line for plan in plans for line in _findings(plan, found[plan.model])],
+        {"models": models, "steps": [plan.steps for plan in plans]},
+    )
+
+
+def _run(context: Context) -> tuple[int, ...]:
+    return SEEDS[:1] if context.quick else SEEDS
+
+
+def _sized(context: Context, plan: WeightPlan) -> WeightPlan:
+    return replace(plan, steps=6, eval_every=2, tested=100, interval=2) if context.quick else plan
+
+
+def _title(plan: WeightPlan) -> str:
+    return f"{paper.TITLES[plan.model]}, batch {plan.batch}"
+
+
+def _seeds(context: Context, plan: WeightPlan) -> list[Seeds]:
+    whole = [_training(context, plan, seed, MOST_BITS, 0.0) for seed in _run(context)]
+    done = {str(bits): [_training(context, plan, seed, bits, 0.0) for seed in _run(context)] for bits in FIXED[:-1]}
+    done[BASELINE] = whole
+    done[AWP_NAME] = [
+        _training(context, plan, seed, None, each.threshold) for seed, each in zip(_run(context), whole, strict=True)
+    ]
+    return [Seeds(name, own, whole) for name, own in done.items()]
+
+
+def _training(context: Context, plan: WeightPlan, seed: int, bits: int | None, threshold: float) -> WeightTraining:
+    """Return a training, from the item's file or made now."""
+    own = replace(plan, seed=seed)
+    title = f"{_title(plan)}, {AWP_NAME if bits is None else f'{bits} bits'}, seed {seed}"
+    context.progress(title)
+    settings = {**asdict(own), "bits": bits, "data": context.data.name}
+    with needs_torch(paper.TITLES[plan.model]), one_thread():
+        return context.kept.once(
+            title, settings, lambda: trained(context.data_path, own, bits, threshold), WeightTraining
+        )
+
+
+def _row(plan: WeightPlan, each: Seeds) -> Row:
+    steps = each.steps
+    return [
+        _title(plan),
+        each.name,
+        each.errors.text(factor=100),
+        100 * each.worse.mean,
+        100 * each.worse.deviation,
+        sum(training.bits[-1] for training in each.own) / len(each.own) if each.name == AWP_NAME else float(each.name),
+        each.sent,
+        len(steps),
+        Spread(steps).text() if steps else None,
+        *(batch_share(system, each.name, each.sent) for system in paper.SYSTEMS),
+        *(time_share(system, each) for system in paper.SYSTEMS),
+    ]
+
+
+def _lines(plan: WeightPlan, found: Sequence[Seeds]) -> Lines:
+    at = found[0].whole[0].steps
+    series = {
+        each.name: [sum(own.errors[index] for own in each.own) / len(each.own) for index in range(len(at))]
+        for each in found
+    }
+    return Lines(f"{_title(plan)}: error by bits of the weights", "steps", "error", at, series)
+
+
+def _findings(plan: WeightPlan, found: Sequence[Seeds]) -> list[str]:
+    by_name = {each.name: each for each in found}
+    adaptive, least = by_name[AWP_NAME], by_name["8"]
+    gains = [1 - batch_share(system, AWP_NAME, adaptive.sent) for system in paper.SYSTEMS]
+    steps = (
+        f"{Spread(adaptive.steps).text()} times the steps of 32 bits" if adaptive.steps else "no seed within the steps"
+    )
+    return [
+        f"{_title(plan)}: A2DTWP sends {percent(adaptive.sent)} of the bytes of weights that 32 bits send, 1/"
+        f"{1 / adaptive.sent:.2f} (the paper's leg takes 1/2.94 and 1/3.20 of its time). A batch takes "
+        f"{change(gains)} time by its Tables II and III. The error at the end is {adaptive.worse.text('+.2f', 100)} "
+        f"points above that of 32 bits (paper, VGG: {100 * paper.FIG_5_WORSE[2]:+.2f} and "
+        f"{100 * paper.FIG_5_WORSE[8]:+.2f}); to the baseline's error: {steps}.",
+        f"{_title(plan)}: 8 bits all the time leave {least.errors.text(factor=100)} % of errors, 32 bits "
+        f"{by_name[BASELINE].errors.text(factor=100)} %.",
+    ]
