@@ -101,7 +101,7 @@ def _finding(model: str, base: Spread, found: Mapping[str, Mapping[str, Spread]]
 def _premise(found: Found, base: Mapping[str, Spread]) -> str:
     def worst(what: str, case: str) -> str:
         lost = [-100 * of[what][case].less(base[model]).mean for model, of in found.items() if case in of[what]]
-        return f"{max(lost):.1f}"
+        return f"{max(0.0, *lost):.1f}"
 
     kept, sent, gradients = (worst(what, "24b-T") for what in (KEPT, SENT, GRADIENTS))
     line = (
