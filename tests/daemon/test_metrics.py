@@ -175,6 +175,7 @@ def free_tcp_port() -> int:
         return port
 
 
+@pytest.mark.slow
 @needs.tools("prometheus")
 def test_prometheus_scrapes_two_nics(two: list[Nic], tmp_path: Path) -> None:
     server = Prometheus(tmp_path, two)
