@@ -339,7 +339,7 @@ class OffloadedCollectives:
             ]
             first = [those[0] for those in communicator.connections.values()]
             ports = [(ipv4.endpoint(each.local), ipv4.endpoint(each.peer)) for each in first]
-            record = (engine.rank, engine.size, failure.rank, failure.text, 0.0, operations, ports)
+            record = (engine.rank, engine.size, failure.rank, failure.text, 0.0, operations, ports, engine.mismatched)
             self._failures.append((now, FailedCommunicatorInfo(*record)))
         self.counters.communicators_failed += 1
         self.counters.collectives_failed += len(communicator.in_progress)

@@ -87,6 +87,9 @@ class CollectiveEngine:
     `replies` holds what is to be sent to the process. `failure` is set when the engine has failed.
     """
 
+    mismatched = False
+    """Another rank made another call than this one."""
+
     def __init__(
         self,
         rank: int,
@@ -286,6 +289,7 @@ class CollectiveEngine:
             peer.headers.match()
 
     def _mismatch(self, peer: EnginePeer, theirs: CollectiveHeader, op: EngineOp | None) -> EngineError:
+        self.mismatched = True
         if op is None or op.number != theirs.number:
             op = self._active.get(theirs.number)
         mine = "nothing that it takes part in"

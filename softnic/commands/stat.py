@@ -18,6 +18,7 @@ from rich.table import Table
 from softnic.commands import CommandError, add_json, count, deliver_json, number
 from softnic.commands.snapshots import NicReader, Rates, document, rates_of, schema
 from softnic.commands.waits import collective_lines
+from softnic.commands.why import explain
 from softnic.ipc.collectives_info import CommunicatorInfo
 from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic stat\n"
         "  softnic stat --nic /run/softnic/node0.sock --all\n"
         "  softnic stat --seconds 1\n"
+        "  softnic stat --why\n"
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'\n"
         "  softnic stat --watch 5 --json - | jq --unbuffered '.[0].rates.tx_wire_bytes'"
     )
@@ -54,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "show rates every N seconds (1)"
     rates.add_argument("--watch", type=seconds, metavar="N", nargs="?", const=1.0, help=text)
     parser.add_argument("--count", type=count(1), metavar="N", help="with --watch: stop after N times")
+    text = "find out for 2 seconds why steps are slow or stuck: which rank, call and link"
+    rates.add_argument("--why", action="store_true", help=text)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and nothing else")
     add_json(parser, "everything shown")
 
@@ -64,6 +68,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.count and not args.watch:
         raise CommandError("--count needs --watch")
+    if args.why:
+        return explain(args.nic, args.json)
     with closing(NicReader(args.nic)) as reader:
         if args.watch:
             _watch(reader, args)

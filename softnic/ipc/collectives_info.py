@@ -96,6 +96,8 @@ class FailedCommunicatorInfo(msgspec.Struct, frozen=True):
     """In progress when it failed, oldest first."""
     ports: list[tuple[tuple[str, int], tuple[str, int]]] = []
     """Of its streams of blocks, as `local` and `remote` of RankLinkInfo."""
+    mismatched: bool = False
+    """This NIC noticed that another rank made another call."""
 
 
 class CollectivesInfo(msgspec.Struct, frozen=True, tag=True):

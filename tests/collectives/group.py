@@ -67,13 +67,22 @@ class Group:
     `messages`: they have streams for single messages, too."""
 
     def __init__(
-        self, size: int, *, seed: int = 0, link: dict[str, Any] | None = None, messages: bool = False, **node: Any
+        self,
+        size: int,
+        *,
+        seed: int = 0,
+        link: dict[str, Any] | None = None,
+        links: dict[int, dict[str, Any]] | None = None,
+        messages: bool = False,
+        **node: Any,
     ) -> None:
         network, rng = MemoryNetwork(), random.Random(seed)
         options = {"offloads": {0x28: "bounded:10"}, **node}
         self.members: list[Member] = []
         for rank in range(size):
-            way_out = EmulatedLink(network.port(), EmulationSpec(**(link or {})), seed=rng.getrandbits(32))
+            way_out = EmulatedLink(
+                network.port(), EmulationSpec(**((links or {}).get(rank) or link or {})), seed=rng.getrandbits(32)
+            )
             own = random.Random(rng.getrandbits(32))
             self.members.append(Member(Node(BASE_IP + rank, way_out, rng=own, name=f"n{rank}", **options), rank))
         self.clock = VirtualClock()

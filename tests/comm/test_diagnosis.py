@@ -1,0 +1,109 @@
+"""Causes of slow and stuck steps: found in the answers of engines in virtual time, and of NICs as a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.collectives.group import BASE_IP, Group
+from tests.facades.collectives import links_of, operations_of
+from tests.facades.diagnosis import Kind, NicSample, WaitFinding, diagnose
+from tests.facades.ipc import CollectivesInfo, CommunicatorInfo, FailedCommunicatorInfo, OperationInfo
+from tests.facades.packet import ipv4
+
+COUNT = 40_000
+
+
+def post(group: Group, rank: int) -> None:
+    group.post(rank, np.ones(COUNT, np.float32), np.empty(COUNT, np.float32), "allreduce", op="SUM")
+
+
+def answer(group: Group, rank: int, state: str) -> CollectivesInfo:
+    """What the NIC of a rank would answer now."""
+    executor, now = group.members[rank].executor, group.clock.now
+    assert executor is not None
+    operations = operations_of(executor, dict.fromkeys(range(1, 100), now - 1.0), now)
+    links = links_of(executor, group.connections(rank))
+    size = len(group.members)
+    own = CommunicatorInfo(rank, size, 100 + rank, state, posted=executor.posted, operations=operations, links=links)
+    return CollectivesInfo(now, f"n{rank}", ipv4.text(BASE_IP + rank), rank, communicators=[own])
+
+
+def samples(group: Group, *, known: tuple[int, ...], state: str = "S", each_s: float = 2e-3) -> list[NicSample]:
+    found = []
+    for _ in range(20):
+        group.clock.run_for(group.members, each_s)
+        found.append(NicSample({str(rank): answer(group, rank, state) for rank in known}))
+    return found
+
+
+def first(found: list[WaitFinding]) -> tuple[Kind, int]:
+    assert found
+    return found[0].kind, found[0].rank
+
+
+@settings(max_examples=15, deadline=None)
+@given(size=st.integers(2, 5), data=st.data(), stopped=st.booleans())
+def test_the_rank_that_has_not_called_is_found_whoever_is_asked(size: int, data: st.DataObject, stopped: bool) -> None:
+    late = data.draw(st.integers(0, size - 1))
+    asked = data.draw(st.sets(st.integers(0, size - 1), min_size=1)) | {late, (late + 1) % size}
+    group = Group(size)
+    for rank in range(size):
+        if rank != late:
+            post(group, rank)
+    found = diagnose(samples(group, known=tuple(sorted(asked)), state="T" if stopped else "S"))
+    assert first(found) == (Kind.STOPPED_PROCESS if stopped else Kind.LATE_RANK, late)
+    assert found[0].call == f"Iallreduce({COUNT} x float32, op=SUM)"
+
+
+def test_a_rank_alone_names_the_neighbor_that_has_not_called() -> None:
+    group = Group(3)
+    for rank in (0, 1):
+        post(group, rank)
+    assert first(diagnose(samples(group, known=(0,)))) == (Kind.LATE_RANK, 2)
+
+
+@pytest.mark.parametrize("bad", [0, 2])
+def test_a_slow_link_is_found(bad: int) -> None:
+    group = Group(4, links={bad: {"delay_s": 1e-4, "rate_bps": 2e6}}, link={"delay_s": 1e-4})
+    for rank in range(4):
+        for _ in range(10):
+            post(group, rank)
+    found = diagnose(samples(group, known=(0, 1, 2, 3), each_s=1e-2))
+    assert first(found) == (Kind.SLOW_LINK, bad)
+    assert found[0].where == f"rank {bad} to rank {(bad + 1) % 4}"
+
+
+def failed(rank: int, call: str, ports: int, *, mismatched: bool = False) -> CollectivesInfo:
+    """The NIC of a rank whose communicator has ended; the ports of its streams are those of `ports` and the next."""
+    pairs = [((f"10.0.0.{each}", 1), (f"10.0.0.{each + 1}", 2)) for each in (ports, ports + 1)]
+    record = FailedCommunicatorInfo(rank, 3, 1, "it ended", 2.0, [OperationInfo(7, call, 2.0, 0, 0)], pairs, mismatched)
+    return CollectivesInfo(1.0, f"n{rank}", f"10.77.0.{rank + 1}", rank, failed=[record])
+
+
+def test_the_call_that_fewest_ranks_made_is_the_mismatched_one() -> None:
+    answers = {"a": failed(0, "Bcast()", 1), "c": failed(2, "Barrier()", 3)}
+    answers["b"] = failed(1, "Barrier()", 2, mismatched=True)
+    [finding] = diagnose([NicSample(answers)])
+    assert (finding.kind, finding.rank, finding.call) == (Kind.MISMATCHED_CALL, 0, "Bcast()")
+    assert finding.evidence[:2] == ("rank 0 called Bcast()", "rank 1 called Barrier()")
+
+
+def test_a_rank_that_failed_is_named_as_its_nic_reported_it() -> None:
+    [finding] = diagnose([NicSample({"a": failed(0, "Bcast()", 1), "c": failed(2, "Bcast()", 2)})])
+    assert (finding.kind, finding.rank) == (Kind.FAILED_RANK, 1)
+
+
+def test_a_nic_that_answers_late_is_blamed_for_what_waits_for_it() -> None:
+    group = Group(3)
+    for rank in (0, 1):
+        post(group, rank)
+    seen = [NicSample(each.answers, {"0": 0.001, "1": 0.002, "2": 0.1}) for each in samples(group, known=(0, 1, 2))]
+    assert first(diagnose(seen)) == (Kind.BUSY_NIC, 2)
+
+
+def test_nothing_is_found_where_nothing_waits() -> None:
+    assert diagnose(samples(Group(3), known=(0, 1, 2))) == []
+    assert diagnose([]) == []

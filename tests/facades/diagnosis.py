@@ -1,0 +1,10 @@
+"""Why steps are slow or stuck."""
+
+from __future__ import annotations
+
+from softnic.comm.diagnosis.findings import diagnose
+from softnic.comm.diagnosis.reader import read_samples
+from softnic.comm.diagnosis.result import Kind, WaitFinding
+from softnic.comm.diagnosis.samples import NicSample
+
+__all__ = ["Kind", "NicSample", "WaitFinding", "diagnose", "read_samples"]
