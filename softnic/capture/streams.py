@@ -6,14 +6,17 @@ or bytes are missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from softnic._native import ffi, lib
 from softnic.capture.flows import Analysis, FlowView
-from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED
+from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED, Headers
+from softnic.capture.reader import Column
 from softnic.codecs import Codec, CodecError, DecodeError, from_number
 from softnic.codecs.payload import TagCounts, decode_payload, tag_counts
 
@@ -50,40 +53,81 @@ def vectors(codec: Codec, body: memoryview, words: int) -> TagCounts | None:
     return None
 
 
+@dataclass(slots=True)
+class PacketTags:
+    """Encoded sizes of the words of packets, one row each."""
+
+    words: Column
+    """Words by the bits of their vectors (0, 8, 16, 32), and words of RAW packets; zeros for codecs without tags."""
+    decodable: Column
+    """Mask of the packets that decode: encoded, complete in the file and well-formed."""
+
+
+def packet_tags(analysis: Analysis, members: Column) -> PacketTags:
+    """Count the vectors of packets (rows of the Packets), in one C call for each."""
+    packets, headers = analysis.packets, analysis.headers
+    raw, original = headers.raw[members], headers.original[members]
+    whole = packets.captured[members] >= packets.payload[members]
+    encoded = headers.state[members] == ENCODED
+    tags = PacketTags(np.zeros((len(members), 5), np.int64), encoded & (whole | raw))
+    kinds = headers.codec[members] << 8 | headers.parameter[members] & 0xFF
+    for kind in np.unique(kinds[encoded]).tolist():
+        rows = np.flatnonzero(encoded & (kinds == kind))
+        first = int(rows[0])
+        try:
+            codec = from_number(int(headers.codec[members[first]]), int(headers.parameter[members[first]]))
+        except CodecError:
+            tags.decodable[rows] = False
+            continue
+        if codec.has_tags:
+            tags.words[rows, 4] = np.where(raw[rows], original[rows] // 4, 0)
+        rows = rows[~raw[rows] & whole[rows]]
+        counts = ffi.new("uint64_t[4]")
+        count = _counter(codec, analysis.capture.data, int(original[rows].max(initial=0)) // 4, counts)
+        at = packets.payload_at[members[rows]] + HEADER_BYTES
+        body = headers.body[members[rows]] - original[rows] % 4
+        for row, start, length, words in zip(*(c.tolist() for c in (rows, at, body, original[rows] // 4)), strict=True):
+            if count(start, length, words):
+                tags.decodable[row] = False
+            elif codec.has_tags:
+                tags.words[row, :4] = list(counts)
+    return tags
+
+
+def _counter(codec: Codec, data: Column, most_words: int, counts: Any) -> Callable[[int, int, int], int]:
+    """Return a function of offset, bytes and words of a body that fills `counts`; not 0: the body is malformed.
+
+    Bodies of codecs without tags are decoded, which alone shows whether they are well-formed.
+    """
+    number, parameter, start = codec.number, codec.parameter, ffi.from_buffer("uint8_t[]", data)
+    if codec.has_tags:
+        return lambda at, length, words: lib.sn_tag_counts(number, parameter, start + at, length, words, counts)
+    scratch = ffi.new("uint8_t[]", 4 * most_words + 1)
+    return lambda at, length, words: lib.sn_decode(number, parameter, start + at, length, scratch, words)
+
+
 def tag_distribution(analysis: Analysis, view: FlowView) -> TagDistribution:
     """Count the vectors of every encoded packet of a view, retransmissions included."""
-    packets, headers, data = analysis.packets, analysis.headers, analysis.capture.data.data
-    state = headers.state[view.members]
-    undecodable = int(((state == CUT_OFF) | (state == MALFORMED)).sum())
-    encoded = view.members[state == ENCODED]
-    totals, raw_words, codecs = np.zeros(4, np.int64), 0, dict[str, int]()
-    cut = packets.captured[encoded] < packets.payload[encoded]
-    columns = (
-        packets.payload_at[encoded] + HEADER_BYTES,
-        headers.body[encoded],
-        headers.original[encoded],
-        headers.codec[encoded],
-        headers.parameter[encoded],
-        headers.raw[encoded],
-        cut,
+    headers, state = analysis.headers, analysis.headers.state[view.members]
+    members = view.members[state == ENCODED]
+    tags = packet_tags(analysis, members)
+    totals = tags.words.sum(axis=0).tolist()
+    undecodable = int(((state == CUT_OFF) | (state == MALFORMED)).sum()) + int((~tags.decodable).sum())
+    return TagDistribution(
+        TagCounts(*totals[:4]), totals[4], undecodable, packets_by_codec(headers, members[tags.decodable])
     )
-    for at, body, original, number, parameter, raw, short in zip(*(c.tolist() for c in columns), strict=True):
-        words = original // 4
-        try:
-            codec = from_number(number, parameter)
-            if raw:
-                raw_words += words if codec.has_tags else 0
-            elif short:
-                undecodable += 1
-                continue
-            else:
-                totals += vectors(codec, data[at : at + body - original % 4], words) or TagCounts()
-        except (CodecError, DecodeError):
-            undecodable += 1
-            continue
-        name = str(codec)
-        codecs[name] = codecs.get(name, 0) + 1
-    return TagDistribution(TagCounts(*totals.tolist()), raw_words, undecodable, codecs)
+
+
+def packets_by_codec(headers: Headers, members: Column) -> dict[str, int]:
+    """Count decodable packets by codec, in the order of first appearance."""
+    _, first, counts = np.unique(
+        headers.codec[members] << 8 | headers.parameter[members] & 0xFF, return_index=True, return_counts=True
+    )
+    found = {}
+    for index in np.argsort(first).tolist():
+        member = members[first[index]]
+        found[str(from_number(int(headers.codec[member]), int(headers.parameter[member])))] = int(counts[index])
+    return found
 
 
 def original_bytes(analysis: Analysis, member: int) -> bytes:
