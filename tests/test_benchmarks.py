@@ -30,6 +30,7 @@ PROGRAMS = (
     "path",
     "peers",
     "reduce",
+    "root_causes",
     "rounding",
     "small",
     "strangers",
@@ -205,3 +206,14 @@ def test_the_table_of_training_steps_is_made(tmp_path: Path) -> None:
     ]
     assert (rows[0]["of_gloo"], rows[1]["of_fp16"]) == (1.0, 1.0)
     assert rows[0]["off_gloo"] == 0.0 < rows[1]["off_gloo"]
+
+
+@pytest.mark.slow
+def test_an_injected_fault_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run(
+        "benchmarks.root_causes", "--kind", "mismatched call", "--faults", "1", "--markdown", "--json", str(file)
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(file.read_text())["results"]
+    assert (row["kind"], row["faults"], row["named"]) == ("mismatched call", 1, 1)
