@@ -6,6 +6,8 @@ for trusted commands only.
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -92,7 +94,9 @@ def booted(host: NetnsHost) -> Iterator[BootedHost]:
     try:
         yield BootedHost(host, process)
     finally:
-        process.kill()
+        first = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for each in (process.pid, *map(int, first)):  # the host's first process, and all with it, would go on
+            os.kill(each, signal.SIGKILL)
         process.wait()
 
 
