@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
@@ -113,14 +113,24 @@ def check_writable(*targets: str | Path | None) -> None:
 
 def deliver_json(target: str | None, content: Any, indent: int | None = 2) -> bool:
     """Writes the document of `--json FILE`, if given. Returns whether to print tables too: not if FILE is stdout."""
-    if not target:
-        return True
-    document = json.dumps(content, indent=indent) + "\n"
-    if target == "-":
-        sys.stdout.write(document)
-        return False
-    Path(target).write_text(document, encoding="utf-8")
-    return True
+    with json_writer(target, indent) as deliver:
+        return deliver(content)
+
+
+@contextmanager
+def json_writer(target: str | None, indent: int | None = None) -> Iterator[Callable[[Any], bool]]:
+    """Opens the file of `--json FILE`, if given, for several documents. Yields what does as `deliver_json` with one."""
+    with ExitStack() as stack:
+        sink = sys.stdout if target == "-" else None
+        if target and sink is None:
+            sink = stack.enter_context(Path(target).open("w", encoding="utf-8"))
+
+        def deliver(content: Any) -> bool:
+            if sink is not None:
+                print(json.dumps(content, indent=indent), file=sink, flush=True)
+            return sink is not sys.stdout
+
+        yield deliver
 
 
 def load(name: str) -> Command:

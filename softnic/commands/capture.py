@@ -23,6 +23,7 @@ from softnic.capture.pcapng import MAX_SNAPLEN
 from softnic.capture.reader import CaptureError
 from softnic.capture.recorder import Recorder, VantagePoint
 from softnic.commands import CommandError, argument, count, handled
+from softnic.commands.nics import named_nics
 from softnic.ipc import control
 from softnic.ipc.client import Client
 from softnic.units import text_bytes, time_s
@@ -149,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    paths = args.nic or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path]
+    paths = named_nics(args.nic)
     if not paths:
         raise CommandError("no NIC given: use --nic PATH with its control socket, or set SOFTNIC_NIC")
     if len(set(map(os.path.realpath, paths))) < len(paths):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import tomllib
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from rich.console import Console
 
 from softnic import units
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json, number
+from softnic.commands.nics import add_nic, named_nics
 from softnic.doctor import host, path, running, speed
 from softnic.doctor.findings import Finding, exit_code
 from softnic.doctor.listener import ProbeListener
@@ -50,8 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="take key and mtu from a NIC's configuration")
     parser.add_argument("--key", metavar="FILE", help="key of the network, to compare with the peer's")
     parser.add_argument("--mtu", type=count(576, 9000), metavar="BYTES", help="mtu of the NICs, to check the path for")
-    nic_help = "a NIC's control socket; may be repeated (SOFTNIC_NIC, or all that are found)"
-    parser.add_argument("--nic", metavar="PATH", action="append", help=nic_help)
+    add_nic(parser)
     rate_help = "rate of the link, for advice (with PEER: as measured; otherwise 1, 10 and 100 Gbit/s)"
     parser.add_argument("--rate", type=argument(units.rate_bps), metavar="X", help=rate_help)
     parser.add_argument("--no-speed", action="store_true", help="measure neither codecs nor the link")
@@ -63,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
     key, mtu = _settings(args)
     if args.listen:
         return _listen(args.listen, key, args.seconds)
-    nics = args.nic or [each for each in (os.environ.get("SOFTNIC_NIC"),) if each]
-    findings = host.check() + running.check(nics)
+    findings = host.check() + running.check(named_nics(args.nic))
     rate_bps = args.rate
     if args.peer:
         checked = path.check(path.PathSettings(args.peer, key, mtu, measure=not args.no_speed))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from softnic.cluster.nic_process import running_nics
 from softnic.commands import CommandError
+from softnic.commands.nics import NO_NIC, chosen_nics, named_nics
 from softnic.ipc.client import Client
 from softnic.ipc.collectives_info import CommunicatorInfo, FailedCommunicatorInfo
 from softnic.ipc.control import NicEvent, NicInfo, NicStats, StreamInfo
 from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals, dropped
 
-NO_NIC = "no NIC runs here: name one with --nic PATH or SOFTNIC_NIC, or start some with softnic run"
 RECOVERIES = ("retransmission_timeouts", "fast_retransmits", "tail_loss_probes")
 """Counters of TCP's answers to loss."""
+_OFFLOADED = ("tx_offload_original_bytes", "tx_offload_encoded_bytes")
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -69,7 +68,7 @@ class NicReader:
     """Reads the NICs with these control sockets, or in SOFTNIC_NIC, or of all clusters of this user."""
 
     def __init__(self, paths: Sequence[str] | None) -> None:
-        self._named = list(paths or filter(None, [os.environ.get("SOFTNIC_NIC")]))
+        self._named = named_nics(paths)
         self._clients: dict[str, Client] = {}
 
     def read(self) -> list[NicStats]:
@@ -77,13 +76,13 @@ class NicReader:
 
         Raises OSError for a NIC that does not answer, and CommandError if none is found.
         """
-        if self._named:
-            return [self._read(path) for path in self._named]
         found = []
-        for path in map(str, running_nics()):
+        for path in chosen_nics(self._named):
             try:
                 found.append(self._read(path))
             except OSError:
+                if self._named:
+                    raise
                 self._clients.pop(path, None)
         if not found:
             raise CommandError(NO_NIC)
@@ -103,13 +102,20 @@ class NicReader:
 
 def rates_of(before: Sequence[NicStats], after: Sequence[NicStats]) -> list[Rates | None]:
     """Return the rates of each NIC of `after` that is in `before` too, with time between the two."""
+    return [None if first is None else _rates(first, last) for first, last in paired(before, after)]
+
+
+def paired(before: Sequence[NicStats], after: Sequence[NicStats]) -> Iterator[tuple[NicStats | None, NicStats]]:
+    """Return each NIC of `after` with its earlier snapshot, if there is one."""
     known = {each.info.pid: each for each in before}
-    return [
-        _rates(known[each.info.pid], each)
-        if each.info.pid in known and each.process.uptime > known[each.info.pid].process.uptime
-        else None
-        for each in after
-    ]
+    for each in after:
+        first = known.get(each.info.pid)
+        yield None if first is None or each.process.uptime <= first.process.uptime else first, each
+
+
+def ratio_between(original: int, encoded: int) -> float | None:
+    """Return the compression ratio of tagged data; None if there was none."""
+    return original / encoded if encoded > 0 else None
 
 
 def _rates(before: NicStats, after: NicStats) -> Rates:
@@ -118,14 +124,13 @@ def _rates(before: NicStats, after: NicStats) -> Rates:
     names = ("tx_bytes", "rx_bytes", "tx_wire_bytes", "rx_wire_bytes", "tx_frames", "rx_frames")
     each = {name: (last[name] - first[name]) / seconds for name in names}
     limit = after.info.rate_bps
-    encoded = last["tx_offload_encoded_bytes"] - first["tx_offload_encoded_bytes"]
-    original = last["tx_offload_original_bytes"] - first["tx_offload_original_bytes"]
+    original, encoded = (last[name] - first[name] for name in _OFFLOADED)
     return Rates(
         seconds,
         **each,
         busy=None if limit is None else 8 * each["tx_wire_bytes"] / limit,
         cpu=(after.process.cpu - before.process.cpu) / seconds,
-        ratio=original / encoded if encoded > 0 else None,
+        ratio=ratio_between(original, encoded),
         recoveries=sum(last.get(name, 0) - first.get(name, 0) for name in RECOVERIES) / seconds,
         drops=(dropped(last) - dropped(first)) / seconds,
     )

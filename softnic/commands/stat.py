@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
-from pathlib import Path
+from contextlib import closing
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from softnic.commands import CommandError, add_json, count, deliver_json, number
-from softnic.commands.snapshots import NicReader, Rates, document, rates_of, schema
+from softnic.commands import CommandError, add_json, count, deliver_json, json_writer, number
+from softnic.commands.nics import add_nic
+from softnic.commands.snapshots import NicReader, Rates, document, rates_of, ratio_between, schema
+from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
 from softnic.commands.why import explain
 from softnic.ipc.collectives_info import CommunicatorInfo
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'\n"
         "  softnic stat --watch 5 --json - | jq --unbuffered '.[0].rates.tx_wire_bytes'"
     )
-    parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
+    add_nic(parser)
     parser.add_argument("--all", action="store_true", help="show counters that are 0, and all events")
     seconds = number(0.01, 3600, "a time from 0.01 to 3600 seconds")
     rates = parser.add_mutually_exclusive_group()
@@ -94,16 +94,11 @@ def _measure(
 
 def _watch(reader: NicReader, args: argparse.Namespace) -> None:
     """Shows rates again and again; writes a line of JSON each time."""
-    with ExitStack() as stack:
-        sink = None
-        if args.json:
-            sink = sys.stdout if args.json == "-" else stack.enter_context(Path(args.json).open("w", encoding="utf-8"))
+    with json_writer(args.json) as deliver:
         stats = reader.read()
         for _ in range(args.count) if args.count else itertools.count():
             stats, rates = _measure(reader, stats, args.watch)
-            if sink is not None:
-                print(json.dumps(document(stats, rates)), file=sink, flush=True)
-            if sink is not sys.stdout:
+            if deliver(document(stats, rates)):
                 _print_all(stats, rates, args.all)
 
 
@@ -114,7 +109,7 @@ def _print_all(stats: Sequence[NicStats], rates: Sequence[Rates | None], everyth
         _print(console, each, rate, everything)
 
 
-def _text(rates: Rates, cpu: str) -> str:
+def _text(rates: Rates) -> str:
     out = text_rate(8 * rates.tx_wire_bytes)
     if rates.busy is not None:
         out += f" ({rates.busy:.0%} busy)"
@@ -122,7 +117,7 @@ def _text(rates: Rates, cpu: str) -> str:
         f"in {text_time(rates.seconds)}: applications sent {text_bytes(rates.tx_bytes)}/s, "
         f"received {text_bytes(rates.rx_bytes)}/s; "
         f"wire out {out}, in {text_rate(8 * rates.rx_wire_bytes)}; "
-        f"frames out {rates.tx_frames:,.0f}/s, in {rates.rx_frames:,.0f}/s; {cpu}"
+        f"frames out {rates.tx_frames:,.0f}/s, in {rates.rx_frames:,.0f}/s; CPU {rates.cpu:.1%}"
     )
 
 
@@ -136,12 +131,12 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
         highlight=False,
     )
     if rates is not None:
-        console.print(_text(rates, f"CPU {rates.cpu:.1%}"), highlight=False)
+        console.print(_text(rates), highlight=False)
     if stats.streams:
         console.print(_streams(stats.streams))
         for stream in stats.streams:
             if stream.auto is not None:
-                console.print(f"{_endpoint(stream.local)} {_endpoint(stream.peer)}  {stream.auto.why}", highlight=False)
+                console.print(f"{endpoint(stream.local)} {endpoint(stream.peer)}  {stream.auto.why}", highlight=False)
         console.print()
     else:
         console.print("no streams\n")
@@ -152,7 +147,7 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
 
 def _print_collectives(console: Console, communicators: Sequence[CommunicatorInfo]) -> None:
     """Prints what each rank of a communicator that is not idle waits for."""
-    lines = [line for each in communicators for line in collective_lines(each)]
+    lines = collective_lines(communicators)
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
     if lines:
@@ -178,27 +173,20 @@ def _streams(streams: Sequence[StreamInfo]) -> Table:
     table.add_column("tag", no_wrap=True)
     for stream in streams:
         listens = stream.peer is None
-        encoded = stream.offload_encoded_bytes
         figures = [
             text_bytes(stream.bytes_sent),
             text_bytes(stream.wire_bytes_sent),
-            f"{stream.offload_original_bytes / encoded:.2f}" if encoded else "",
+            ratio(ratio_between(stream.offload_original_bytes, stream.offload_encoded_bytes)),
             text_bytes(stream.bytes_received),
             text_bytes(stream.wire_bytes_received),
             f"{stream.send_queue} {stream.receive_queue}",
-            text_time(stream.srtt) if stream.srtt else "",
-            text_bytes(stream.cwnd) if stream.cwnd else "",
+            round_trip(stream),
+            congestion_window(stream),
             str(stream.retransmits),
         ]
-        tag = f"0x{stream.tos:02x} {stream.codec}".strip() if stream.tos else ""
-        table.add_row(
-            stream.state, _endpoint(stream.local), _endpoint(stream.peer), *([""] * 9 if listens else figures), tag
-        )
+        ends = (endpoint(stream.local), endpoint(stream.peer))
+        table.add_row(stream.state, *ends, *([""] * 9 if listens else figures), tag(stream))
     return table
-
-
-def _endpoint(address: tuple[str, int] | None) -> str:
-    return "" if address is None else f"{address[0]}:{address[1]}"
 
 
 def _counters(counters: dict[str, int], everything: bool) -> Table:

@@ -18,6 +18,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from softnic.commands import CommandError, number
+from softnic.commands.nics import add_nic
 from softnic.commands.snapshots import NicReader
 from softnic.commands.top_page import SORT, Line, page
 from softnic.ipc.control import NicStats
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic top --interval 0.5 --sort rtt\n"
         "  softnic top --once"
     )
-    parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
+    add_nic(parser)
     seconds = number(0.1, 3600, "a time from 0.1 to 3600 seconds")
     parser.add_argument("--interval", type=seconds, metavar="N", default=1.0, help="refresh every N seconds (1)")
     parser.add_argument("--sort", choices=tuple(SORT), default="rate", help="sort connections by this (rate)")

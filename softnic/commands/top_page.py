@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from softnic.commands.snapshots import Rates, rates_of
+from softnic.commands.snapshots import Rates, paired, rates_of, ratio_between
+from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
 from softnic.ipc.control import NicStats, StreamInfo
-from softnic.units import text_bytes, text_rate, text_time
+from softnic.units import text_bytes, text_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,12 @@ Line = tuple[str, str]
 
 def flows_of(before: Sequence[NicStats], after: Sequence[NicStats], sort: str) -> list[FlowRates]:
     """Return the connections of all NICs, sorted. Rates of those that are new are 0."""
-    earlier = {each.info.pid: each for each in before}
     found = []
-    for nic in after:
-        first = earlier.get(nic.info.pid)
-        seconds = nic.process.uptime - first.process.uptime if first else 0.0
-        known = {each.stream: each for each in first.streams} if first and seconds > 0 else {}
+    for first, nic in paired(before, after):
+        seconds = nic.process.uptime - first.process.uptime if first else 1.0
+        known = {each.stream: each for each in first.streams} if first else {}
         connected = (stream for stream in nic.streams if stream.peer is not None)
-        found += [_flow(nic.info.name, known.get(each.stream, each), each, seconds or 1.0) for each in connected]
+        found += [_flow(nic.info.name, known.get(each.stream, each), each, seconds) for each in connected]
     return sorted(found, key=SORT[sort], reverse=True)
 
 
@@ -73,7 +72,7 @@ def _flow(nic: str, before: StreamInfo, after: StreamInfo, seconds: float) -> Fl
         (after.wire_bytes_sent - before.wire_bytes_sent) / seconds,
         (after.bytes_received - before.bytes_received) / seconds,
         (after.wire_bytes_received - before.wire_bytes_received) / seconds,
-        original / encoded if encoded > 0 else None,
+        ratio_between(original, encoded),
         (after.retransmits - before.retransmits) / seconds,
     )
 
@@ -81,7 +80,7 @@ def _flow(nic: str, before: StreamInfo, after: StreamInfo, seconds: float) -> Fl
 def page(before: Sequence[NicStats], after: Sequence[NicStats], sort: str, height: int | None = None) -> list[Line]:
     """Return the lines of NICs, collectives and flows, the latter cut to fill `height` lines; None: all of them."""
     nics = _nics(after, rates_of(before, after))
-    waits = [f"{nic.info.name}  {line}" for nic in after for line in _waits(nic)]
+    waits = [f"{nic.info.name}  {line}" for nic in after for line in collective_lines(nic.communicators)]
     flows = flows_of(before, after, sort)
     summary = f"{time.strftime('%H:%M:%S')}  {len(after)} NICs, {len(flows)} connections, by {sort}"
     if height is not None:
@@ -100,10 +99,6 @@ def _styled(table: list[str]) -> list[Line]:
 
 def _cut(lines: list[str], most: int) -> list[str]:
     return lines if len(lines) <= most else [*lines[: most - 1], f"... and {len(lines) - most + 1} more"]
-
-
-def _waits(nic: NicStats) -> list[str]:
-    return [line for communicator in nic.communicators for line in collective_lines(communicator)]
 
 
 def _nics(stats: Sequence[NicStats], rates: Sequence[Rates | None]) -> list[str]:
@@ -125,7 +120,7 @@ def _nic_cells(nic: NicStats, rates: Rates | None) -> tuple[str, ...]:
         text_rate(8 * rates.tx_wire_bytes),
         _rate(rates.rx_bytes),
         text_rate(8 * rates.rx_wire_bytes),
-        "" if rates.ratio is None else f"{rates.ratio:.2f}",
+        ratio(rates.ratio),
         "" if rates.busy is None else f"{rates.busy:.0%}",
         f"{rates.recoveries:.1f}",
         f"{rates.drops:.1f}",
@@ -136,27 +131,23 @@ def _flow_cells(flow: FlowRates) -> tuple[str, ...]:
     stream = flow.stream
     return (
         flow.nic,
-        _endpoint(stream.local),
-        "" if stream.peer is None else _endpoint(stream.peer),
+        endpoint(stream.local),
+        endpoint(stream.peer),
         _rate(flow.tx_bytes),
         text_rate(8 * flow.tx_wire_bytes),
-        "" if flow.ratio is None else f"{flow.ratio:.2f}",
+        ratio(flow.ratio),
         _rate(flow.rx_bytes),
         text_rate(8 * flow.rx_wire_bytes),
-        text_time(stream.srtt) if stream.srtt else "",
-        text_bytes(stream.cwnd) if stream.cwnd else "",
+        round_trip(stream),
+        congestion_window(stream),
         text_bytes(stream.send_queue + stream.receive_queue),
         f"{flow.retransmits:.1f}",
-        f"0x{stream.tos:02x} {stream.codec}".strip() if stream.tos else stream.state.replace("ESTABLISHED", ""),
+        tag(stream) or stream.state.replace("ESTABLISHED", ""),
     )
 
 
 def _rate(bytes_per_s: float) -> str:
     return f"{text_bytes(bytes_per_s)}/s"
-
-
-def _endpoint(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

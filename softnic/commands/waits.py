@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from softnic.ipc.collectives_info import CommunicatorInfo, OperationInfo, RankLinkInfo
 from softnic.units import text_bytes, text_time
 
@@ -9,11 +11,12 @@ MAX_RANKS = 8
 """Ranks that are named for one operation."""
 
 
-def collective_lines(communicator: CommunicatorInfo) -> list[str]:
-    """Return a line for each operation in progress of a rank."""
+def collective_lines(communicators: Sequence[CommunicatorInfo]) -> list[str]:
+    """Return a line for each operation in progress of these ranks."""
     return [
         f"rank {communicator.rank} of {communicator.size}  {op.call}  {text_time(op.age_s)}  "
         f"waits for {waits_of(communicator, op)}"
+        for communicator in communicators
         for op in communicator.operations
     ]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from softnic.cluster.nic_process import running_nics
 from softnic.comm.diagnosis.findings import diagnose
 from softnic.comm.diagnosis.reader import read_samples
 from softnic.comm.diagnosis.result import WaitFinding
-from softnic.commands import CommandError, deliver_json
-from softnic.commands.snapshots import NO_NIC
+from softnic.commands import deliver_json
+from softnic.commands.nics import chosen_nics
 
 _SECONDS = 2.0
 _NOTHING = (
@@ -22,10 +20,7 @@ _NOTHING = (
 
 def explain(named: Sequence[str] | None, json: str | None) -> int:
     """Show the findings of the NICs named, or of all on this host, the most likely first."""
-    paths = named or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path] or list(map(str, running_nics()))
-    if not paths:
-        raise CommandError(NO_NIC)
-    findings = diagnose(read_samples(paths, _SECONDS))
+    findings = diagnose(read_samples(chosen_nics(named), _SECONDS))
     if deliver_json(json, [_as_json(finding) for finding in findings]):
         for number, finding in enumerate(findings, 1):
             print(f"{number}. {finding.describe()}  ({finding.share:.0%})")

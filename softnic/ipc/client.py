@@ -1,7 +1,7 @@
 """Client of a NIC's control socket: sends the requests of softnic/ipc/control.py and receives the replies.
 
-Its own socket is one of `_socket`, and polls are those of this module's import: libraries such as gevent replace the
-classes of the modules `socket` and `select`, and a call must not change to another coroutine while it has the lock.
+Polls are those of this module's import: libraries such as gevent replace the class of the module `select`, and a call
+must not change to another coroutine while it has the lock.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from select import POLLIN, poll
 from threading import Lock
 from typing import Any
 
-import msgspec
-
 from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
+from softnic.ipc.connection import connect, parse_reply
 from softnic.ipc.control import (
     MAX_MESSAGE,
     Failed,
@@ -27,7 +26,6 @@ from softnic.ipc.control import (
     QueryStats,
     Reply,
     Request,
-    decode_reply,
     encode,
 )
 
@@ -126,17 +124,8 @@ class Client:
         self._drop()
 
     def _open(self) -> _socket.socket:
-        connection = _socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            connection.settimeout(self._timeout_s)
-            connection.connect(self.path)
-            self.changes += 1
-        except OSError as error:
-            connection.close()
-            number, hint = errno.ENETDOWN, "is softnicd running?"
-            if error.errno in (errno.EACCES, errno.EPERM):
-                number, hint = error.errno, "a NIC serves the user it runs as, and root"
-            raise OSError(number, f"no NIC answers at {self.path} ({error.strerror or error}): {hint}") from error
+        connection = connect(self.path, self._timeout_s)
+        self.changes += 1
         return connection
 
     def _drop(self) -> None:
@@ -150,15 +139,12 @@ class Client:
         try:
             size = self._send_and_wait(packet, rights)
         except OSError as error:
-            if error.errno == errno.ENETDOWN:  # raised by _open
+            if error.errno == errno.ENETDOWN:  # raised by connect
                 raise
             raise self._gone(error.strerror or str(error)) from error
         if not size:
             raise self._gone("it closed the connection")
-        try:
-            return decode_reply(memoryview(self._answer)[:size])
-        except msgspec.MsgspecError as error:
-            raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another protocol: {error}") from error
+        return parse_reply(memoryview(self._answer)[:size], self.path)
 
     def _send_and_wait(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> int:
         """Returns the size of the reply. Raises OSError."""
