@@ -13,6 +13,7 @@ from rich.table import Table
 
 from softnic.capture import tables
 from softnic.capture.flows import Analysis, CapturedFlow, FlowView
+from softnic.capture.page import CapturePage
 from softnic.capture.reader import CaptureError, read
 from softnic.capture.report import CaptureReport, jsonable_floats
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats
@@ -26,6 +27,7 @@ examples:
   softnic inspect job.pcapng                                    the flows, their ratios and tag distributions
   softnic inspect job.pcapng --flow 3                           one flow, packet by packet
   softnic inspect job.pcapng --packet 1042                      one packet, decoded to floats
+  softnic inspect job.pcapng --html report.html                 a page for a browser, in one file
   softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow as received
   softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as sent
   tshark -X lua_script:$(softnic inspect --dissector) -r job.pcapng        the same packets in tshark
@@ -61,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--flow", metavar="N", type=count(1), help="show one flow and its packets")
     one.add_argument("--packet", metavar="N", type=count(1), help="show one packet with its floats")
+    one.add_argument("--html", metavar="OUT.html", help="write a page with charts, for a browser; it needs no network")
     parser.add_argument("--at", metavar="INTERFACE", help="with --flow: show it at this interface, e.g. node0:wire")
     parser.add_argument(
         "--limit", metavar="N", type=count(0), default=40, help="maximum number of rows; 0: all (default: %(default)s)"
@@ -88,6 +91,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         with Console(stderr=True, markup=False).status(f"reading {args.file}"):
             analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
+            if args.html:
+                Path(args.html).write_text(CapturePage(analysis, Path(args.file).name).html())
+                return 0
             parts, record = _report(args, CaptureReport(analysis, args.file))
     except (CaptureError, StreamError, DecodeError) as error:
         raise CommandError(f"{args.file}: {error}") from error

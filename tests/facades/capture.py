@@ -4,40 +4,52 @@ from __future__ import annotations
 
 from softnic.capture import pcapng, reader
 from softnic.capture.captured_link import CapturedLink
+from softnic.capture.float_paths import PATH_WORDS, CodecErrors, FloatPath, bit_owners, follow_floats
 from softnic.capture.flows import Analysis, CapturedFlow, FlowView, is_host, unwrap
 from softnic.capture.frames import host_frames
 from softnic.capture.hook import MAX_CAPTURES, CaptureHook
 from softnic.capture.merge import Merger
 from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
+from softnic.capture.page import MOST_FLOWS, CapturePage
 from softnic.capture.pcapng import Direction
 from softnic.capture.reader import CaptureError, CaptureFile, parse, read
 from softnic.capture.recorder import Recorder
 from softnic.capture.report import CaptureReport, jsonable_floats, summarize
 from softnic.capture.sink import CaptureSink
-from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
+from softnic.capture.streams import StreamError, packet_tags, stream_bytes, stream_floats, tag_distribution
+from softnic.capture.timeline import INTERVALS, timeline
 
 __all__ = [
     "CUT_OFF",
     "ENCODED",
+    "INTERVALS",
     "MALFORMED",
     "MAX_CAPTURES",
+    "MOST_FLOWS",
+    "PATH_WORDS",
     "PLAIN",
     "Analysis",
     "CaptureError",
     "CaptureFile",
     "CaptureHook",
+    "CapturePage",
     "CaptureReport",
     "CaptureSink",
     "CapturedFlow",
     "CapturedLink",
+    "CodecErrors",
     "Direction",
+    "FloatPath",
     "FlowView",
     "Merger",
     "Recorder",
     "StreamError",
+    "bit_owners",
+    "follow_floats",
     "host_frames",
     "is_host",
     "jsonable_floats",
+    "packet_tags",
     "parse",
     "pcapng",
     "read",
@@ -46,5 +58,6 @@ __all__ = [
     "stream_floats",
     "summarize",
     "tag_distribution",
+    "timeline",
     "unwrap",
 ]
