@@ -41,8 +41,13 @@ comm, size, fault, place, first = MPI.COMM_WORLD, int(sys.argv[1]), sys.argv[2],
 given = np.ones(size, np.float32)
 total = np.empty_like(given)
 comm.Allreduce(given, total)
-open(os.path.join(os.environ["STARTED"], str(comm.Get_rank())), "w").close()
+
+def report(event):
+    open(os.path.join(os.environ["EVENTS"], f"{event}{comm.Get_rank()}"), "w").close()
+
 for step in range(10**9):
+    if step == first:
+        report("reached")
     if comm.Get_rank() == place and step > first:
         if fault in ("late", "stuck"):
             time.sleep(0.3 if fault == "late" else 60)
@@ -141,13 +146,13 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
 
 def _asked(fault: InjectedFault, seed: int) -> tuple[dict[str, Any], float]:
     """Return the first finding, empty if there is none, and how long the command took."""
-    with tempfile.TemporaryDirectory() as started, FaultyCluster(fault, seed) as cluster:
+    with tempfile.TemporaryDirectory() as events, FaultyCluster(fault, seed) as cluster:
         with Path(os.devnull).open("r+b", buffering=0) as null:
             arguments = (str(fault.size), fault.program, str(fault.rank), str(3 + seed % 6))
             for rank in range(NODES):
                 argv = [sys.executable, "-c", _RANK, *arguments]
-                cluster.spawn(rank, argv, [null.fileno()] * 3, {**os.environ, "STARTED": started})
-        _wait_for(Path(started))
+                cluster.spawn(rank, argv, [null.fileno()] * 3, {**os.environ, "EVENTS": events})
+        _wait_for(Path(events))
         with _throttled(cluster.nics[fault.rank].pid, fault.runs_s):
             time.sleep(2 * SETTLE_S)
             began = time.monotonic()
@@ -161,17 +166,17 @@ def _asked(fault: InjectedFault, seed: int) -> tuple[dict[str, Any], float]:
     return (findings[0] if findings else {}), took_s
 
 
-def _wait_for(started: Path) -> None:
+def _wait_for(events: Path) -> None:
     deadline = time.monotonic() + START_S
-    while len(list(started.iterdir())) < NODES:
+    while len(list(events.iterdir())) < NODES:
         if time.monotonic() > deadline:
-            raise MeasurementError(f"the ranks did not start in {START_S:.0f} s")
+            raise MeasurementError(f"the ranks did not come to the fault in {START_S:.0f} s")
         time.sleep(0.05)
 
 
 @contextlib.contextmanager
 def _throttled(pid: int, runs_s: float) -> Iterator[None]:
-    """Let a process run only for so long at a time; 0: always."""
+    """Let a process run for `runs_s` at a time, with pauses of 0.1 s between; 0: without pauses."""
     if not runs_s:
         yield
         return

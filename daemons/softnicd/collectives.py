@@ -77,8 +77,8 @@ class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
     __slots__ = (
-        "blocked", "connection", "connections", "engine", "fd", "in_progress", "in_turn", "is_open", "posted_at",
-        "readable", "streams",
+        "at_the_end", "blocked", "connection", "connections", "engine", "fd", "in_progress", "in_turn", "is_open",
+        "posted_at", "readable", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -106,6 +106,8 @@ class OffloadedCommunicator:
         """Collectives that were posted and whose outcome was not reported, by number."""
         self.posted_at = now
         """When the last request came."""
+        self.at_the_end: list[OperationInfo] = []
+        """Of a failed one: what was in progress, and what was posted afterwards."""
         self.connections = connections
         """Below the streams of blocks and of messages, by rank."""
 
@@ -289,7 +291,8 @@ class OffloadedCollectives:
         if isinstance(request, CancelRequest):
             engine.cancel(request.number, now)
         elif engine.failure is not None:
-            return
+            if isinstance(request, WorkRequest) and len(communicator.at_the_end) < MAX_OPERATIONS:
+                communicator.at_the_end.append(OperationInfo(request.number, header_of(request).describe(), 0.0, 0, 0))
         elif isinstance(request, WorkRequest):
             size = nbytes(request)
             engine.post(request, self._memory(*request.source, size), self._memory(*request.result, size))
@@ -333,7 +336,7 @@ class OffloadedCollectives:
         engine = communicator.engine
         failure = engine.failure
         if failure is not None:
-            operations = [
+            communicator.at_the_end = operations = [
                 OperationInfo(number, header_of(posted.request).describe(), now - posted.time, 0, 0)
                 for number, posted in list(communicator.in_progress.items())[:MAX_OPERATIONS]
             ]

@@ -169,8 +169,13 @@ class OffloadQueue:
     def post(self, call: str, describe: Callable[[int], WorkRequest], finish: Callable[[], None]) -> PostedRequest:
         """Post a collective, described for its number. Raises CommError if the queue has failed."""
         with self._lock:
+            self.advance()
+            message = describe(self.posted + 1)
+            if self.failure is not None:
+                with suppress(OSError):  # the NIC only reports what this rank would have called
+                    self._connection.send(work_queue.encode(message))
             self._check()
-            request = self._post(call, describe(self.posted + 1), finish)
+            request = self._post(call, message, finish)
             self.posted += 1
             return request
 
@@ -179,6 +184,7 @@ class OffloadQueue:
     ) -> PostedRequest:
         """Post a message or a part of one, described for its number. Raises CommError if the queue has failed."""
         with self._lock:
+            self.advance()
             self._check()
             request = self._post(call, describe(-self._messages - 1), finish)
             self._messages += 1
@@ -191,7 +197,6 @@ class OffloadQueue:
                 self._send(work_queue.encode(StagedPart(request.number, block, size)))
 
     def _check(self) -> None:
-        self.advance()
         if self.failure is not None:
             raise CommError(self.failure.text, rank=self.failure.rank)
 
@@ -341,8 +346,9 @@ class OffloadQueue:
             case WorkFailed():
                 failure = Failure(message.rank if message.rank >= 0 else None, message.text)
                 self._fail(self._owner.explain(failure))
-                return False
-        return True
+                with suppress(OSError):  # unread, it would take with it what is sent before the socket is closed
+                    self._connection.recv(1)
+        return self.failure is None
 
     def _on_nic_lost(self, error: OSError) -> None:
         self._fail(Failure(self.rank, f"rank {self.rank} lost its NIC: {error.strerror or error}"))

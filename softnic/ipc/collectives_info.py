@@ -93,7 +93,7 @@ class FailedCommunicatorInfo(msgspec.Struct, frozen=True):
     text: str
     age_s: float
     operations: list[OperationInfo] = []
-    """In progress when it failed, oldest first."""
+    """In progress when it failed, oldest first, and what the rank called afterwards."""
     ports: list[tuple[tuple[str, int], tuple[str, int]]] = []
     """Of its streams of blocks, as `local` and `remote` of RankLinkInfo."""
     mismatched: bool = False

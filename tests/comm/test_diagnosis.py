@@ -91,6 +91,20 @@ def test_the_call_that_fewest_ranks_made_is_the_mismatched_one() -> None:
     assert finding.evidence[:2] == ("rank 0 called Bcast()", "rank 1 called Barrier()")
 
 
+def test_two_calls_made_by_as_many_ranks_are_said_to_be_equal() -> None:
+    answers = {"a": failed(0, "Bcast()", 1), "b": failed(1, "Barrier()", 2, mismatched=True)}
+    [finding] = diagnose([NicSample(answers)])
+    assert (finding.kind, finding.rank) == (Kind.MISMATCHED_CALL, 1)
+    assert "may not be this rank's" in " ".join(finding.evidence)
+
+
+def test_a_failure_is_found_in_the_last_answer_of_each_nic() -> None:
+    answers = {"a": failed(0, "Bcast()", 1), "b": failed(1, "Barrier()", 2, mismatched=True)}
+    answers["c"] = failed(2, "Barrier()", 3)
+    [finding] = diagnose([NicSample(answers), NicSample({"b": answers["b"]})])
+    assert (finding.kind, finding.rank) == (Kind.MISMATCHED_CALL, 0)
+
+
 def test_a_rank_that_failed_is_named_as_its_nic_reported_it() -> None:
     [finding] = diagnose([NicSample({"a": failed(0, "Bcast()", 1), "c": failed(2, "Bcast()", 2)})])
     assert (finding.kind, finding.rank) == (Kind.FAILED_RANK, 1)

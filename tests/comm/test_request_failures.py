@@ -14,6 +14,7 @@ import pytest
 from softnic import MPI
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import failures, run
+from tests.daemon.nics import until
 from tests.facades.comm import ArgumentError, CommError, Communicator, OffloadQueue, PostedRequest, execution
 from tests.facades.ipc import WorkFailed
 
@@ -127,6 +128,26 @@ def test_a_failure_is_noticed_by_the_next_blocking_call() -> None:
 
     for error in failures(2, program, nics):
         assert "rank 0 has no more" in str(error)
+
+
+def test_a_nic_that_has_failed_is_told_the_call_that_follows() -> None:
+    """With nothing in progress: which rank made another call than the others is known by what each one calls."""
+    nics = FakeNics()
+    told = threading.Event()
+
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == 1:
+            told.wait()
+            return
+        nics.say(0, WorkFailed(1, "rank 1 called something else"))
+        with pytest.raises(CommError, match="something else"):
+            comm.Allreduce(MPI.IN_PLACE, np.zeros(4, np.float32))
+        until(lambda: 2 in nics.posts)
+        told.set()
+
+    run(2, program, transport=nics)
+    assert nics.posts[2][0].call == "Allreduce"
 
 
 def test_a_refused_call_leaves_requests_in_progress() -> None:

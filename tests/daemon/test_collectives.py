@@ -473,3 +473,8 @@ def test_a_nic_reports_what_its_ranks_wait_for_and_their_last_failure(three: lis
             "Iallreduce(33 x float32, op=SUM)",
         ]
         assert set(failed[0].ports) & {(remote, local) for local, remote in failed[1].ports}
+        until(lambda: bool(report(three[2]).failed))
+        ranks[2].post(long, long)
+        until(lambda: bool(report(three[2]).failed[-1].operations))
+        [later] = report(three[2]).failed[-1].operations
+        assert (later.number, later.call) == (1, "Iallreduce(66 x float32, op=SUM)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from softnic.comm.diagnosis.result import Kind, WaitFinding
 from softnic.comm.diagnosis.samples import NicSample, joined
@@ -15,11 +15,12 @@ _OLD_SHARE = 0.2
 """Of a failure that is not recent: what is in progress comes first."""
 
 
-def failures(sample: NicSample) -> Iterator[WaitFinding]:
-    """Return a finding for each communicator that has ended, as the NICs remember it."""
+def failures(samples: Iterable[NicSample]) -> Iterator[WaitFinding]:
+    """Return a finding for each communicator that has ended, as the NICs remember it in their last answers."""
+    answers = {nic: answer for sample in samples for nic, answer in sample.answers.items()}
     found = [
         ((answer.ip, failed), failed.ports)
-        for answer in sample.answers.values()
+        for answer in answers.values()
         for failed in answer.failed
         if failed.age_s < _REMEMBERED_S
     ]
@@ -36,6 +37,8 @@ def _failure(group: Sequence[tuple[str, FailedCommunicatorInfo]]) -> WaitFinding
         calls = _calls(group)
         rank = _odd_rank(calls, first.at_fault)
         evidence = [f"rank {each} called {call}" for each, call in sorted(calls.items())]
+        if not _has_majority(calls):
+            evidence.append("no call was made by more ranks than another, so it may not be this rank's that is wrong")
         kind, call = Kind.MISMATCHED_CALL, calls.get(rank, "")
     else:
         rank, evidence, kind = first.at_fault, [], Kind.FAILED_RANK
@@ -57,9 +60,11 @@ def _calls(group: Sequence[tuple[str, FailedCommunicatorInfo]]) -> dict[int, str
     return {}
 
 
-def _odd_rank(calls: dict[int, str], noticed: int) -> int:
+def _has_majority(calls: Mapping[int, str]) -> bool:
+    return len(set(Counter(calls.values()).values())) > 1
+
+
+def _odd_rank(calls: Mapping[int, str], noticed: int) -> int:
     """Return the rank whose call is made by fewest; among equals, the one that another rank noticed first."""
     made = Counter(calls.values())
-    if not made or len({made[call] for call in calls.values()}) == 1:
-        return noticed
-    return min(calls, key=lambda rank: made[calls[rank]])
+    return min(calls, key=lambda rank: made[calls[rank]]) if _has_majority(calls) else noticed

@@ -38,7 +38,7 @@ def diagnose(samples: Sequence[NicSample]) -> list[WaitFinding]:
     """Return the findings, the most likely first; none: nothing was waited for, or nothing stands out."""
     votes = _count(samples)
     busy = busy_nics(samples)
-    found = [*failures(samples[-1])] if samples else []
+    found = [*failures(samples)]
     if votes.samples:
         found += _active(samples, votes, busy)
     return sorted(found, key=lambda finding: -finding.share)
