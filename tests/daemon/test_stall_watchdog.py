@@ -39,6 +39,7 @@ def wait():
     began = time.monotonic()
     while time.monotonic() < began + 4:
         pass
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_OTHER, os.sched_param(0))
 
 def wait_for_a_thread():
     thread = threading.Thread(target=wait)
