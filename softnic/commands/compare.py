@@ -37,9 +37,9 @@ HELP = "train the same models by many methods of gradient exchange, and compare 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "methods: names of softnic.gradients (exact, dgc:0.001, feedback:bounded:10, ...), a codec (bounded:10),\n"
-        "fp16, bf16, powersgd:RANK, and wa[+CODEC][+adt:BITS | +awp:T,INTERVAL]: an aggregator with compressed\n"
-        "gradients and weights. The short preset takes most of an hour on two cores, the full one hours. With --out\n"
-        "or --results, results are kept: after an interruption the same command continues.\n\n"
+        "fp16, bf16, powersgd:RANK[+CODEC], and wa[+CODEC][+adt:BITS | +awp:T,INTERVAL]: an aggregator with\n"
+        "compressed gradients and weights. The short preset takes most of an hour on two cores, the full one hours.\n"
+        "With --out or --results, results are kept: after an interruption the same command continues.\n\n"
         "examples:\n"
         "  softnic compare --preset quick\n"
         "  softnic compare --advise --model convnet --rate 100mbit\n"

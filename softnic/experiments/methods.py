@@ -3,7 +3,8 @@
 - Names of softnic.gradients, such as `exact`, `dgc:0.001` or `feedback:relative:0`.
 - A codec, such as `bounded:10`: NICs compress the sum, and what the codec drops is lost, as in the codecs' papers.
   `feedback:bounded:10` keeps it.
-- `fp16`, `bf16` and `powersgd:RANK`: PyTorch's hooks (torch_hooks.py).
+- `fp16`, `bf16` and `powersgd:RANK`: PyTorch's hooks (torch_hooks.py). `powersgd:RANK+CODEC`: what PowerSGD sends is
+  compressed by the NICs.
 - `wa`: workers send gradients to an aggregator, one more rank, and receive weights. `wa+bounded:10` compresses the
   gradients, `wa+adt:16` or `wa+awp:T,INTERVAL` the weights, `wa+bounded:10+adt:16` both.
 """
@@ -39,7 +40,7 @@ def check(name: str) -> str:
     if aggregators(name):
         StrategyName.parse(name)
     elif kind == POWERSGD:
-        _rank(rest)
+        _low_rank(rest)
     elif name not in _HALVES:
         gradients.get(_method(name))
     return name
@@ -81,8 +82,9 @@ def strategy(
             legs.fetch(replica)
             yield Worker(replica, legs)
     elif method is None:
-        hook = _HALVES[kind] if kind in _HALVES else partial(powersgd, rank=_rank(rest))
-        with closing(TorchHook(new_communicator(kind), replica, hook)) as average:
+        rank, codec = _low_rank(rest) if kind == POWERSGD else (0, None)
+        hook = partial(powersgd, rank=rank) if rank else _HALVES[kind]
+        with closing(TorchHook(new_communicator(kind), replica, hook, codec)) as average:
             yield BulkAllreduce(replica, average)
     else:
         if method.momentum:
@@ -101,7 +103,9 @@ def _method(name: str) -> str:
         raise ValueError(f"{name!r} is not a method: {known}, or a codec such as bounded:10") from error
 
 
-def _rank(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit() and int(text)):
+def _low_rank(text: str) -> tuple[int, str | None]:
+    """Return the rank of PowerSGD's matrices and the codec of its sums, from `4+rht:4`. Raises ValueError."""
+    rank, plus, codec = text.partition("+")
+    if rank and not (rank.isascii() and rank.isdigit() and int(rank)):
         raise ValueError(f"{POWERSGD}:{text}: the rank of PowerSGD's matrices is a whole number, at least 1")
-    return int(text or _RANK)
+    return int(rank or _RANK), str(codecs.get(codec)) if plus else None

@@ -4,7 +4,10 @@
   added.
 - `powersgd:RANK`: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
   (2019). Every gradient matrix crosses as two thin ones, found by one step of power iteration from the last step's; the
-  error is added to the next step's gradients. Vectors, and all gradients of the first steps, are sent uncompressed.
+  error is added to the next step's gradients. Vectors, and all gradients of the first steps, are sent as they are.
+- `powersgd:RANK+CODEC`: the same hook on a group whose sums the NICs compress, as after `softnic.torch.compress(group,
+  CODEC)`. All ranks receive the same bits, so the hook's error, which is what is left of the gradients after the sums,
+  contains the codec's too: both are fed back.
 
 One bucket has all parameters.
 """
@@ -36,14 +39,24 @@ class TorchHook:
         Replica whose gradients are averaged.
     hook
         Takes a process group and returns the function that is called with a bucket.
+    codec
+        Codec of the group's sums. None: exact.
     """
 
-    def __init__(self, comm: Communicator, replica: TorchReplica, hook: Callable[[Any], Callable[[Any], Any]]) -> None:
+    def __init__(
+        self,
+        comm: Communicator,
+        replica: TorchReplica,
+        hook: Callable[[Any], Callable[[Any], Any]],
+        codec: str | None = None,
+    ) -> None:
         import torch
 
         from softnic.torch.backend import SoftnicGroup
+        from softnic.torch.compression import Compression
 
         self._group = SoftnicGroup(comm)
+        self._group.compression = Compression(codec)
         self._hook = hook(self._group)
         flat, gradients = torch.from_numpy(replica.gradients), [each.grad for each in replica.model.parameters()]
         # The part of torch's GradBucket that the hooks use.

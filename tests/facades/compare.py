@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from softnic.experiments import methods, torch_models
+from softnic.experiments import methods, torch_hooks, torch_models
 from softnic.experiments.compare import advice, link_report, page, plan, report, run, summary
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
 from softnic.experiments.compare.run import Comparison, FailedTraining
 from softnic.experiments.compare.training import Evaluation, Interval, RankSteps, RankTraining, Usage
+from softnic.experiments.torch_hooks import TorchHook
 from softnic.experiments.torch_replica import TorchReplica
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Interval",
     "RankSteps",
     "RankTraining",
+    "TorchHook",
     "TorchReplica",
     "Training",
     "TrainingJob",
@@ -32,5 +34,6 @@ __all__ = [
     "report",
     "run",
     "summary",
+    "torch_hooks",
     "torch_models",
 ]

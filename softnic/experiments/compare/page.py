@@ -11,7 +11,7 @@ from softnic.experiments.compare.advice import Advice, ModelSummary, is_ours
 from softnic.experiments.compare.check import CHECKED, StepTime
 from softnic.experiments.compare.plan import FULL, METHODS, PRESETS, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, kept_trainings, kept_units
-from softnic.experiments.compare.summary import RATES, MethodSummary, summaries
+from softnic.experiments.compare.summary import RATES, MethodSummary, has_feedback, summaries
 from softnic.experiments.plot import Curves, draw
 from softnic.experiments.report import milliseconds
 from softnic.units import rate_bps, text_rate
@@ -24,6 +24,7 @@ _DRAWN = (
     "exact",
     "fp16",
     "powersgd:4",
+    "powersgd:4+rht:4",
     "bounded:10",
     "rht:4",
     "feedback:rht:3",
@@ -168,7 +169,7 @@ def _feedback(models: Sequence[ModelSummary]) -> str:
     """Return the best method with error feedback of each model, beside what is wanted of it."""
     rows = []
     for summary in models:
-        known = [each for each in summary.methods if each.method.startswith("feedback:") and each.change is not None]
+        known = [each for each in summary.methods if has_feedback(each.method) and each.change is not None]
         if known:
             rows.append(_feedback_row(summary, known))
     headings = ["model", "method", "change", "ratio", "seeds", "within 0.2 points at a ratio over 8"]

@@ -78,6 +78,7 @@ def _methods(full: int, learn: int, interval: int) -> tuple[str, ...]:
         *("exact", "fp16", "bf16", "powersgd:1", "powersgd:2", "powersgd:4"),
         *("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "mx:e2m1"),
         *("feedback:rht:4", "feedback:rht:3", "feedback:relative:0", "feedback:relative:-1"),
+        *("powersgd:4+rht:4", "powersgd:2+rht:4"),
         *("sparse-gd:0.01", f"dgc:0.01,warmup={full}", "scalecom:0.01", f"lgc-ps:{lgc}", f"lgc-ring:{lgc}"),
         *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{interval}"),
     )

@@ -110,8 +110,13 @@ class MethodSummary:
 
 
 def is_peer(method: str) -> bool:
-    """Return whether a method is one of PyTorch's hooks."""
-    return method in HALVES or method.startswith("powersgd")
+    """Return whether a method is one of PyTorch's hooks, over sums that are not compressed."""
+    return method in HALVES or (method.startswith("powersgd") and "+" not in method)
+
+
+def has_feedback(method: str) -> bool:
+    """Return whether a method of softnic's feeds the error of each step back into the next."""
+    return method.startswith(("feedback:", "powersgd")) and not is_peer(method)
 
 
 def summaries(results: Sequence[TrainingResult], model: str) -> list[MethodSummary]:

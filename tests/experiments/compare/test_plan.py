@@ -69,7 +69,7 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
 def test_presets_have_all_models_and_known_methods() -> None:
     for preset in plan.PRESETS.values():
         assert set(preset.models) <= set(preset.trainings) == set(torch_models.NAMES)
-        assert len({*map(methods.check, preset.methods)}) == 24
+        assert len({*map(methods.check, preset.methods)}) == 26
         assert preset.methods[0] == summary.REFERENCE
 
 
@@ -85,6 +85,8 @@ def test_the_quick_preset_reaches_all_phases() -> None:
     [
         ("zip:9", "'zip:9' is not a method: exact"),
         ("powersgd:0", "the rank of PowerSGD's matrices is a whole number, at least 1"),
+        ("powersgd:+rht:9", "rht"),
+        ("powersgd:4+", "''"),
         ("wa+zip:9", "zip"),
         ("wa+adt:9", "8, 16, 24 or 32 bits"),
         ("wa+adt:8+bounded:10", "takes a codec for gradients, then a precision for weights"),

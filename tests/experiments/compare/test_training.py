@@ -21,6 +21,7 @@ TOLERANCES = {
     "fp16": 1e-3,
     "bf16": 1e-2,
     "powersgd:2": 2e-2,
+    "powersgd:2+rht:6": 2e-2,
     "bounded:15": 5e-3,
     "feedback:bounded:15": 5e-3,
     "dgc:0.01,floor=2000000": 1e-6,
