@@ -18,10 +18,16 @@ from softnic.experiments.runner import ONE_THREAD
 T = TypeVar("T")
 
 
-def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], progress: Progress) -> dict[str, T]:
+def each(
+    function: Callable[..., T],
+    tasks: Mapping[str, tuple[object, ...]],
+    progress: Progress,
+    on_result: Callable[[str, T], object] = lambda _name, _result: None,
+) -> dict[str, T]:
     """Return the function's results for the arguments of each task, by the task's name and in the tasks' order.
 
-    The function must be one that another process can import. Raises the first exception that it raises.
+    The function must be one that another process can import. `on_result` gets the name and the result of each task as
+    soon as it is done. Raises the first exception that the function raises.
     """
     cores = len(os.sched_getaffinity(0))
     with _environment(ONE_THREAD), ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
@@ -29,8 +35,10 @@ def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], pr
         done: dict[str, T] = {}
         try:
             for future in as_completed(running):
-                done[running[future]] = future.result()
-                progress(f"{len(done)} of {len(tasks)} done: {running[future]}")
+                name = running[future]
+                done[name] = future.result()
+                on_result(name, done[name])
+                progress(f"{len(done)} of {len(tasks)} done: {name}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

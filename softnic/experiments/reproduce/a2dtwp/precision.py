@@ -16,15 +16,17 @@ from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, TARGET_SHARE
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightTraining, trained
 from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
-from softnic.experiments.reproduce.learner import one_thread
+from softnic.experiments.reproduce.units import Unit, made
 from softnic.experiments.spread import SEEDS, Spread
 from softnic.gradients.awp import MOST_BITS
 
 FIXED = (8, 16, MOST_BITS)
 """24 bits are left out: they differ from 32 by less than the seeds do."""
 PLANS: Mapping[str, WeightPlan] = {
-    "hdc": WeightPlan("hdc", 64, 1e-2, steps=120, eval_every=20, tested=1000, interval=6),
-    "alexnet": WeightPlan("alexnet", 32, 1e-2, steps=120, eval_every=20, tested=1000, interval=6),
+    "hdc": WeightPlan("hdc", 64, 1e-2, steps=1000, eval_every=50, tested=2000, interval=50),
+    "alexnet": WeightPlan("alexnet", 32, 1e-2, steps=1000, eval_every=50, tested=2000, interval=50),
+    "vgg16": WeightPlan("vgg16", 32, 1e-2, steps=1000, eval_every=50, tested=2000, interval=50),
+    "resnet50": WeightPlan("resnet50", 32, 1e-2, steps=500, eval_every=25, tested=2000, interval=25),
 }
 _COLUMNS = (
     "model and batch | precision | error at the end (%) | points more than 32 bits [+.2f] | ± [.2f] | "
@@ -95,8 +97,8 @@ def time_share(system: str, each: Seeds) -> float | None:
 
 def make(context: Context) -> Item:
     models = context.only(tuple(PLANS))
-    found = {model: _seeds(context, _sized(context, PLANS[model])) for model in models}
     plans = [_sized(context, PLANS[model]) for model in models]
+    found = _found(context, plans)
     return Item(
         "errors, steps and bytes by the precision of weights",
         [
@@ -108,10 +110,10 @@ def make(context: Context) -> Item:
         ],
         [_lines(plan, found[plan.model]) for plan in plans],
         [
-            f"HDC, which is not the paper's, and AlexNet with an eighth of its channels, on {context.data.name}; "
-            f"{', '.join(f'{_title(plan)}: {plan.steps} steps' for plan in plans)}, where the paper has tens of "
-            "thousands on ImageNet with 200 classes; VGG-A and ResNet-34, and the other batches, are left to "
-            f"`a2dtwp fig4`. Top-1 errors on {plans[0].tested:,} test images, of the rounded weights.",
+            "HDC, which is not the paper's, and the paper's networks with an eighth of their channels, on "
+            f"{context.data.name}; {', '.join(f'{title(plan)}: {plan.steps} steps' for plan in plans)}, where the "
+            "paper has tens of thousands on ImageNet with 200 classes; the other batches are left to `a2dtwp fig4`. "
+            f"Top-1 errors on {plans[0].tested:,} test images, of the rounded weights.",
             f"INTERVAL is a twentieth of the training. Means and standard deviations over {len(_run(context))} seeds.",
             "The rate is constant and there is no dropout; momentum and weight decay are the paper's.",
             "Times are not measured: the weights' leg of the paper's profiles is scaled by the bytes here, with its "
@@ -130,36 +132,54 @@ def _sized(context: Context, plan: WeightPlan) -> WeightPlan:
     return replace(plan, steps=6, eval_every=2, tested=100, interval=2) if context.quick else plan
 
 
-def _title(plan: WeightPlan) -> str:
+def title(plan: WeightPlan) -> str:
+    """Return a model and its batch as the tables name them."""
     return f"{paper.TITLES[plan.model]}, batch {plan.batch}"
 
 
-def _seeds(context: Context, plan: WeightPlan) -> list[Seeds]:
-    whole = [_training(context, plan, seed, MOST_BITS, 0.0) for seed in _run(context)]
-    done = {str(bits): [_training(context, plan, seed, bits, 0.0) for seed in _run(context)] for bits in FIXED[:-1]}
-    done[BASELINE] = whole
-    done[AWP_NAME] = [
-        _training(context, plan, seed, None, each.threshold) for seed, each in zip(_run(context), whole, strict=True)
-    ]
-    return [Seeds(name, own, whole) for name, own in done.items()]
+def _found(context: Context, plans: Sequence[WeightPlan]) -> dict[str, list[Seeds]]:
+    """Return the trainings of each model: first those with fixed bits, then AWP's with the T that 32 bits gave."""
+    seeds = _run(context)
+    fixed = _trained(context, [(plan, seed, bits, 0.0) for plan in plans for bits in FIXED for seed in seeds])
+    whole = {plan.model: [fixed[_unit(plan, MOST_BITS, seed)] for seed in seeds] for plan in plans}
+    thresholds = {plan.model: [each.threshold for each in whole[plan.model]] for plan in plans}
+    adaptive = _trained(
+        context,
+        [
+            (plan, seed, None, threshold)
+            for plan in plans
+            for seed, threshold in zip(seeds, thresholds[plan.model], strict=True)
+        ],
+    )
+    found = {}
+    for plan in plans:
+        done = {str(bits): [fixed[_unit(plan, bits, seed)] for seed in seeds] for bits in FIXED}
+        done[AWP_NAME] = [adaptive[_unit(plan, None, seed)] for seed in seeds]
+        found[plan.model] = [Seeds(name, own, whole[plan.model]) for name, own in done.items()]
+    return found
 
 
-def _training(context: Context, plan: WeightPlan, seed: int, bits: int | None, threshold: float) -> WeightTraining:
-    """Return a training, from the item's file or made now."""
-    own = replace(plan, seed=seed)
-    title = f"{_title(plan)}, {AWP_NAME if bits is None else f'{bits} bits'}, seed {seed}"
-    context.progress(title)
-    settings = {**asdict(own), "bits": bits, "data": context.data.name}
-    with needs_torch(paper.TITLES[plan.model]), one_thread():
-        return context.kept.once(
-            title, settings, lambda: trained(context.data_path, own, bits, threshold), WeightTraining
-        )
+def _unit(plan: WeightPlan, bits: int | None, seed: int) -> str:
+    return f"{title(plan)}, {AWP_NAME if bits is None else f'{bits} bits'}, seed {seed}"
+
+
+def _trained(context: Context, cases: Sequence[tuple[WeightPlan, int, int | None, float]]) -> dict[str, WeightTraining]:
+    """Return trainings by unit, from the item's file or made now on all cores; a case has plan, seed, bits and T."""
+    units = {}
+    for plan, seed, bits, threshold in cases:
+        own = replace(plan, seed=seed)
+        settings = {**asdict(own), "bits": bits, "data": context.data.name}
+        units[_unit(plan, bits, seed)] = Unit(settings, (context.data_path, own, bits, threshold))
+    with needs_torch("A2DTWP's networks"):
+        if any(plan.model != "hdc" for plan, *_ in cases):
+            import torch  # noqa: F401
+    return made(context.kept, WeightTraining, trained, units, context.progress, here=context.quick)
 
 
 def _row(plan: WeightPlan, each: Seeds) -> Row:
     steps = each.steps
     return [
-        _title(plan),
+        title(plan),
         each.name,
         each.errors.text(factor=100),
         100 * each.worse.mean,
@@ -179,7 +199,7 @@ def _lines(plan: WeightPlan, found: Sequence[Seeds]) -> Lines:
         each.name: [sum(own.errors[index] for own in each.own) / len(each.own) for index in range(len(at))]
         for each in found
     }
-    return Lines(f"{_title(plan)}: error by bits of the weights", "steps", "error", at, series)
+    return Lines(f"{title(plan)}: error by bits of the weights", "steps", "error", at, series)
 
 
 def _findings(plan: WeightPlan, found: Sequence[Seeds]) -> list[str]:
@@ -190,11 +210,11 @@ def _findings(plan: WeightPlan, found: Sequence[Seeds]) -> list[str]:
         f"{Spread(adaptive.steps).text()} times the steps of 32 bits" if adaptive.steps else "no seed within the steps"
     )
     return [
-        f"{_title(plan)}: A2DTWP sends {percent(adaptive.sent)} of the bytes of weights that 32 bits send, 1/"
+        f"{title(plan)}: A2DTWP sends {percent(adaptive.sent)} of the bytes of weights that 32 bits send, 1/"
         f"{1 / adaptive.sent:.2f} (the paper's leg takes 1/2.94 and 1/3.20 of its time). A batch takes "
         f"{change(gains)} time by its Tables II and III. The error at the end is {adaptive.worse.text('+.2f', 100)} "
         f"points above that of 32 bits (paper, VGG: {100 * paper.FIG_5_WORSE[2]:+.2f} and "
         f"{100 * paper.FIG_5_WORSE[8]:+.2f}); to the baseline's error: {steps}.",
-        f"{_title(plan)}: 8 bits all the time leave {least.errors.text(factor=100)} % of errors, 32 bits "
+        f"{title(plan)}: 8 bits all the time leave {least.errors.text(factor=100)} % of errors, 32 bits "
         f"{by_name[BASELINE].errors.text(factor=100)} %.",
     ]

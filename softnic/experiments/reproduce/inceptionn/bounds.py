@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.inceptionn.lossy import EXACT, TITLES, Loss, LossyTraining, differs, trainings
+from softnic.experiments.reproduce.inceptionn.lossy import (
+    EXACT,
+    TITLES,
+    Loss,
+    LossyTraining,
+    differs,
+    prepare,
+    trainings,
+)
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 from softnic.experiments.spread import Spread
 
-MODELS = ("hdc", "alexnet")
+MODELS = ("hdc", "alexnet", "resnet50", "vgg16")
 LOSSES: Mapping[str, Loss] = {
     "exact": EXACT,
     **{f"INC(2^-{k})": Loss(gradients=f"inceptionn:{k}") for k in paper.BOUNDS},
@@ -23,6 +31,7 @@ Found = Mapping[str, Mapping[str, list[LossyTraining]]]
 
 def make(context: Context) -> Item:
     models = context.only(MODELS)
+    prepare(context, {model: list(LOSSES.values()) for model in models})
     found = {model: {case: trainings(context, model, loss) for case, loss in LOSSES.items()} for model in models}
     rows = [row for model in models for row in _rows(model, found)]
     return Item(

@@ -17,6 +17,7 @@ from softnic.experiments.reproduce.inceptionn.lossy import (
     Loss,
     accuracy,
     differs,
+    prepare,
 )
 from softnic.experiments.reproduce.item import Item, Row, ValueTable
 from softnic.experiments.spread import Spread
@@ -42,6 +43,7 @@ def losses(codec: str) -> dict[str, Loss]:
 
 def make(context: Context) -> Item:
     models = context.only(MODELS)
+    prepare(context, {model: [EXACT, *_shown(model)] for model in models})
     base = {model: accuracy(context, model, EXACT) for model in models}
     found = {model: _truncated(context, model) for model in models}
     rows: list[Row] = []
@@ -66,6 +68,10 @@ def make(context: Context) -> Item:
         [_finding(model, base[model], found[model]) for model in models] + [_premise(found, base)],
         {"models": models},
     )
+
+
+def _shown(model: str) -> list[Loss]:
+    return [loss for case in SHOWN[model] for loss in losses(CODECS[case]).values()]
 
 
 def _truncated(context: Context, model: str) -> dict[str, dict[str, Spread]]:

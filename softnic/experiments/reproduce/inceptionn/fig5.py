@@ -16,6 +16,7 @@ from softnic.experiments.reproduce.inceptionn.lossy import (
     TITLES,
     StageShares,
     differs,
+    prepare,
     trainings,
 )
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, span
@@ -37,6 +38,7 @@ Stages = Mapping[str, Sequence[StageShares]]
 
 def make(context: Context) -> Item:
     models = context.only(MODELS)
+    prepare(context, {model: [EXACT] for model in models})
     found = {model: _stages(context, model) for model in models}
     return Item(
         "gradients throughout a training",

@@ -1,7 +1,7 @@
 """Small trainings whose gradients or weights lose precision, which Figs. 4, 5, 14b and Table III share.
 
-Four workers and their exchange are computed in one process (emulate.py). A training is kept as soon as it is done, in
-a file of its own that all these items read.
+Four workers and their exchange are computed in one process (emulate.py), and as many trainings at a time as there are
+cores. A training is kept as soon as it is done, in a file of its own that all these items read.
 
 Weights lose precision in either of two ways. Sent: the aggregator keeps its weights whole, and workers compute with
 rounded ones, as in A2DTWP. Kept: the rounded weights are what the next step starts from, so that an update smaller
@@ -12,23 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from softnic import codecs
-from softnic.experiments.data import Floats, batches_of_rank
+from softnic.experiments.data import DataSet, Floats, batches_of_rank, load
 from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.table3 import distribution
-from softnic.experiments.reproduce.learner import learner, one_thread, samples
+from softnic.experiments.reproduce.learner import learner, samples
+from softnic.experiments.reproduce.units import Unit, made
 from softnic.experiments.spread import SEEDS, Spread
 
 FILE = "inceptionn-trainings"
-TITLES = {"alexnet": "AlexNet", "hdc": "HDC"}
-"""The networks of these trainings: HDC is the paper's, AlexNet is small (networks.py)."""
+TITLES = {"alexnet": "AlexNet", "hdc": "HDC", "resnet50": "ResNet-34", "vgg16": "VGG-A"}
+"""The networks of these trainings: HDC is the paper's, the others are small (networks.py)."""
 STAGES = {"early": 0.05, "middle": 0.5, "final": 1.0}
 """Shares of the steps after which Fig. 5 and Table III look at gradients."""
 EDGES = (2.0**-14, 2.0**-12, 2.0**-10, 2.0**-8, 2.0**-6, 2.0**-4, 2.0**-2, 1.0)
@@ -50,7 +53,12 @@ class LossyPlan:
     """Images of the test set."""
 
 
-PLANS: Mapping[str, LossyPlan] = {"alexnet": LossyPlan(120, 8, 0.02), "hdc": LossyPlan(100, 25, 0.1)}
+PLANS: Mapping[str, LossyPlan] = {
+    "alexnet": LossyPlan(1000, 8, 0.02),
+    "hdc": LossyPlan(1000, 25, 0.1),
+    "resnet50": LossyPlan(500, 8, 0.05),
+    "vgg16": LossyPlan(1000, 8, 0.02),
+}
 
 
 @dataclass(frozen=True)
@@ -104,25 +112,48 @@ def plan_of(context: Context, model: str) -> LossyPlan:
     return replace(own, steps=4, batch=2, tested=100) if context.quick else own
 
 
+def prepare(context: Context, cases: Mapping[str, Sequence[Loss]]) -> None:
+    """Make the trainings of all these models and losses that the file lacks, on all cores.
+
+    Raises ReproduceError without torch.
+    """
+    units = {}
+    for model, losses in cases.items():
+        for loss in losses:
+            units |= _units(context, model, loss)
+    _made(context, list(cases), units)
+
+
 def trainings(context: Context, model: str, loss: Loss) -> list[LossyTraining]:
     """Return the trainings with every seed, from the file or made now. Raises ReproduceError without torch."""
-    own, done = plan_of(context, model), []
-    for seed in SEEDS[:1] if context.quick else SEEDS:
-        settings = {**asdict(own), **asdict(loss), "data": context.data.name, "workers": paper.WORKERS}
-        title = f"{TITLES[model]}, {loss.title}, seed {seed}"
-        context.progress(title)
-        with needs_torch(TITLES[model]), one_thread():
-            unit = _unit(context, model, own, loss, seed, settings, title)
-        done.append(unit)
-    return done
+    return list(_made(context, [model], _units(context, model, loss)).values())
 
 
-def _unit(
-    context: Context, model: str, own: LossyPlan, loss: Loss, seed: int, settings: Mapping[str, Any], title: str
-) -> LossyTraining:
-    return context.shared(FILE).once(
-        title, settings, lambda: _Training(context, model, own, loss, seed).run(), LossyTraining
-    )
+def _units(context: Context, model: str, loss: Loss) -> dict[str, Unit]:
+    own = plan_of(context, model)
+    settings = {**asdict(own), **asdict(loss), "data": context.data.name, "workers": paper.WORKERS}
+    return {
+        f"{TITLES[model]}, {loss.title}, seed {seed}": Unit(settings, (context.data_path, model, own, loss, seed))
+        for seed in (SEEDS[:1] if context.quick else SEEDS)
+    }
+
+
+def _made(context: Context, models: Sequence[str], units: Mapping[str, Unit]) -> dict[str, LossyTraining]:
+    for model in models:
+        if model != "hdc":
+            with needs_torch(TITLES[model]):
+                import torch  # noqa: F401
+    return made(context.shared(FILE), LossyTraining, train, units, context.progress, here=context.quick)
+
+
+def train(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int) -> LossyTraining:
+    """Train one model with one loss of precision and one seed."""
+    return _Training(_loaded(data_path), model, own, loss, seed).run()
+
+
+@lru_cache(1)
+def _loaded(data_path: Path) -> DataSet:
+    return load(data_path)
 
 
 def accuracy(context: Context, model: str, loss: Loss) -> Spread:
@@ -137,9 +168,9 @@ def differs(context: Context, models: Sequence[str]) -> list[str]:
         for model in models
     )
     return [
-        f"HDC is the paper's, AlexNet has an eighth of its channels for 28 x 28 pixels, both on {context.data.name}: "
-        f"{lengths} images, which is far from the end of a training. The paper has 10,000 iterations for HDC, and "
-        "320,000 on ImageNet for AlexNet.",
+        "HDC is the paper's. AlexNet has an eighth of its channels for 28 x 28 pixels, and so have ResNet-34 and VGG-A "
+        f"in place of ResNet-50 and VGG-16; all on {context.data.name}: {lengths} images. The paper has 10,000 "
+        "iterations for HDC, and 320,000 on ImageNet for AlexNet.",
         "The rate falls linearly to zero and there is no dropout; momentum and weight decay are Table I's. The sum of "
         "the workers' gradients is divided by their number after the exchange.",
         f"Mean and standard deviation over the seeds {', '.join(map(str, SEEDS))}."
@@ -151,11 +182,11 @@ def differs(context: Context, models: Sequence[str]) -> list[str]:
 class _Training:
     """Four workers of one process, which all hold the same weights."""
 
-    def __init__(self, context: Context, model: str, own: LossyPlan, loss: Loss, seed: int) -> None:
+    def __init__(self, data: DataSet, model: str, own: LossyPlan, loss: Loss, seed: int) -> None:
         self._plan, self._loss = own, loss
         self._steps = own.steps
-        self._data = samples(model, context.data)
-        self._model = learner(model, context.data, seed)
+        self._data = samples(model, data)
+        self._model = learner(model, data, seed)
         given = self._data
         self._draws: list[Iterator[tuple[Any, Any]]] = [
             batches_of_rank(given.train_inputs, given.train_labels, worker, paper.WORKERS, own.batch, seed)
