@@ -25,7 +25,7 @@ def keep(directory: Path, *results: TrainingResult) -> None:
 def test_regions_say_what_to_take_and_where_softnic_loses(tmp_path: Path) -> None:
     keep(tmp_path, EXACT, FP16, SMALL, WORSE, FEEDBACK)
     made = page.regions(tmp_path)
-    assert "| `hdc` | scikit-learn's digits | 1500 steps of 4 x 25 | 5 of 72 | 0 of 24 | 0 min |" in made["compare-run"]
+    assert "| `hdc` | scikit-learn's digits | 1500 steps of 4 x 25 | 5 of 78 | 0 of 26 | 0 min |" in made["compare-run"]
     assert TIMES in made["compare-advice"]
     lost = made["compare-losses"].splitlines()
     assert lost[0] == "- `hdc` at 10 Gbit/s: `fp16` is first; softnic's best, `rht:4`, takes 1.95 times as long."
