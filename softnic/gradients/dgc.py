@@ -11,8 +11,10 @@ import math
 
 import numpy as np
 
+from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import sum_of_squares
+from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, MethodError
 from softnic.gradients.sparse import Sparsifier, check_density
@@ -32,7 +34,8 @@ class DGC(Sparsifier):
     4. Exchange indices and values; the mean is their sum over all ranks, divided by N.
     5. Factor masking: v = 0 and u = 0 where v was sent, so that momentum does not repeat what was applied.
 
-    Parameters of up to `floor` elements are sent whole, and their momentum is not cleared.
+    Parameters of up to `floor` elements are sent whole, and their momentum is not cleared. So are all parameters in the
+    first `full` steps, by all-reduce: LGC's warm-up (Abrahamyan et al., 2021, Fig. 13).
 
     Not worthwhile for few steps (warm-up sends much), for optimizers other than SGD, where the network is fast enough
     for a codec (bounded, relative), or with many ranks: their selections differ, and each receives all messages.
@@ -48,16 +51,19 @@ class DGC(Sparsifier):
         clip: float = 0.0,
         nesterov: bool = False,
         floor: int = 0,
+        full: int = 0,
     ) -> None:
-        """`warmup`: number of steps. `clip`: limit for the norm of the mean gradient; 0: no clipping. `floor`: 0 as in
-        the paper; its authors' program sends biases whole."""
+        """`warmup`: number of steps after `full`. `clip`: limit for the norm of the mean gradient; 0: no clipping.
+        `floor`: 0 as in the paper; its authors' program sends biases whole. `full`: number of first steps that send
+        everything; 0 as in the paper."""
         super().__init__(floor)
-        if not 0 <= momentum < 1 or warmup < 0 or clip < 0:
-            raise MethodError(f"dgc takes a momentum of 0..1, not {momentum}; warmup and clip are 0 or more")
+        if not 0 <= momentum < 1 or min(warmup, clip, full) < 0:
+            raise MethodError(f"dgc takes a momentum of 0..1, not {momentum}; warmup, clip and full are 0 or more")
         self._density = check_density(density)
         self.momentum = momentum
         self._momentum = np.float32(momentum)
         self._warmup = warmup
+        self._full = full
         self._clip = clip
         self._nesterov = bool(nesterov)
         self.whole = clip > 0
@@ -65,7 +71,21 @@ class DGC(Sparsifier):
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         if self._clip:
             self._clip_together(comm, gradients)
-        super().average(comm, gradients)
+        if gradients and all(self.steps(name) < self._full for name in gradients):
+            self._average_whole(comm, gradients)
+        else:
+            super().average(comm, gradients)
+
+    def _average_whole(self, comm: Communicator, gradients: Gradients) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            own = np.concatenate([self._with_momentum(name, gradient) for name, gradient in gradients.items()])
+            own *= np.float32(1 / comm.size)
+            comm.Allreduce(IN_PLACE, own)
+        for name, gradient, part in cut(own, gradients):
+            gradient[:] = part
+            zero_nonfinite(self.kept("momentum", name, gradient.size))
+        self._step(gradients)
+        self.stats.count(gradients, own.nbytes, kept_share=1.0)
 
     def _clip_together(self, comm: Communicator, gradients: Gradients) -> None:
         norm = math.sqrt(sum(map(sum_of_squares, gradients.values())))
@@ -75,21 +95,25 @@ class DGC(Sparsifier):
                 gradient *= np.float32(limit / norm)
 
     def density(self, name: str) -> float:
-        if self.steps(name) >= self._warmup:
+        step = self.steps(name) - self._full
+        if step >= self._warmup:
             return self._density
-        stage = self.steps(name) * _STAGES // self._warmup
+        stage = max(step, 0) * _STAGES // self._warmup
         return max(self._density, _STAGE_DENSITY ** (stage + 1))
 
-    def accumulate(self, name: str, gradient: Floats) -> Floats:
+    def _with_momentum(self, name: str, gradient: Floats) -> Floats:
+        """Return the step that momentum makes of the gradients."""
         momentum = self.kept("momentum", name, gradient.size)
         if self._nesterov:
             momentum += gradient
             momentum *= self._momentum
-            step = momentum + gradient
-        else:
-            momentum *= self._momentum
-            momentum += gradient
-            step = momentum
+            return momentum + gradient
+        momentum *= self._momentum
+        momentum += gradient
+        return momentum
+
+    def accumulate(self, name: str, gradient: Floats) -> Floats:
+        step = self._with_momentum(name, gradient)
         if gradient.size <= self.floor:
             return step
         velocity = self.kept("velocity", name, gradient.size)

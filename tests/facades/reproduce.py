@@ -40,11 +40,14 @@ from softnic.experiments.reproduce.inceptionn.fig13 import ToAccuracy, outcome, 
 from softnic.experiments.reproduce.item import Item, ValueTable, change, span
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.learner import block_of, enlarged, learner, samples
+from softnic.experiments.reproduce.lgc import fig13 as lgc_fig13
+from softnic.experiments.reproduce.lgc import fig14 as lgc_fig14
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
-from softnic.experiments.reproduce.lgc import over_steps, rates, shapes
+from softnic.experiments.reproduce.lgc import over_steps, rates, shapes, table6
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
-from softnic.experiments.reproduce.lgc.fig14 import relative_error
-from softnic.experiments.reproduce.lgc.training import smoothed
+from softnic.experiments.reproduce.lgc import training as lgc_training
+from softnic.experiments.reproduce.lgc.selected import Accumulators, Selected, relative_error
+from softnic.experiments.reproduce.lgc.training import MethodTraining, PhaseSteps, smoothed, summarised
 from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
 from softnic.experiments.reproduce.smartnic import fig2b as smartnic_fig2b
 from softnic.experiments.reproduce.smartnic import fig4b as smartnic_fig4b
@@ -60,6 +63,7 @@ __all__ = [
     "PAPERS",
     "PIECE_WORDS",
     "STRATEGIES",
+    "Accumulators",
     "Bars",
     "Computed",
     "Context",
@@ -69,8 +73,11 @@ __all__ = [
     "IterationCosts",
     "Legs",
     "Lines",
+    "MethodTraining",
+    "PhaseSteps",
     "Results",
     "Sample",
+    "Selected",
     "Speed",
     "ToAccuracy",
     "Value",
@@ -101,8 +108,11 @@ __all__ = [
     "iterations",
     "learner",
     "legs_of",
+    "lgc_fig13",
+    "lgc_fig14",
     "lgc_gradients",
     "lgc_paper",
+    "lgc_training",
     "lossy",
     "make",
     "networks",
@@ -125,6 +135,8 @@ __all__ = [
     "smoothed",
     "span",
     "stored",
+    "summarised",
     "table3",
+    "table6",
     "trained",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given as over
@@ -136,6 +138,28 @@ def test_dgc_warms_up() -> None:
         count_step(method, ["first"])
     assert densities == [0.25, 0.25, 0.0625, 0.0625, 0.015625, 0.015625, 0.00390625, 0.00390625, 0.001, 0.001]
     assert DGC(0.3, warmup=4).density("first") == 0.3
+
+
+def test_dgcs_full_steps_are_exact_and_the_next_one_is_sparse() -> None:
+    """They are means with momentum, and leave nothing accumulated but the momentum."""
+    ranks = steps(2, f"dgc:{DENSITY},full=2", 3)
+    found = ranks[0][0]
+    first = mean(2)
+    second = {name: first[name] * np.float32(0.9) + mean(2, 1)[name] for name in SIZES}
+    check(found[:2], [first, second])
+    for _, method in ranks:
+        assert set(method.state_dict()["kept"]) == {"momentum", "velocity"}
+    for name, size in SIZES.items():
+        assert np.count_nonzero(found[2][name]) <= 2 * max(1, math.ceil(DENSITY * size))
+
+
+def test_dgc_warms_up_after_its_full_steps() -> None:
+    method = DGC(0.001, warmup=4, full=2)
+    densities = []
+    for _ in range(8):
+        densities.append(method.density("first"))
+        count_step(method, ["first"])
+    assert densities[2:] == [0.25, 0.0625, 0.015625, 0.00390625, 0.001, 0.001]
 
 
 def test_dgc_clips_by_the_norm_of_all_parameters() -> None:

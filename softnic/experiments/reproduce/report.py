@@ -1,7 +1,7 @@
 """The documentation's tables and plots, generated from the results in docs/results: `softnic reproduce --report`.
 
 A page has a region for each item that there is a result of, `<!-- results: inceptionn-fig15 -->`, and docs/papers.md
-one for the table of claims. Plots are SVG files in docs/figures.
+one for the table of claims. The region of an item without a result says so. Plots are SVG files in docs/figures.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from softnic.experiments import pages
 from softnic.experiments.compare import page as comparison
 from softnic.experiments.kept import ResultFile, checkout
-from softnic.experiments.pages import rebuilt, table
+from softnic.experiments.pages import table
 from softnic.experiments.plot import draw
 from softnic.experiments.reproduce import stored
 from softnic.experiments.reproduce.claim import Results
@@ -64,7 +65,7 @@ def page(docs: Path) -> str:
     Raises
     ------
     PageError
-        The page has no region for a result, or a region without one.
+        The page has no region for a result, or a region of no item.
     OSError
         A file cannot be read.
     """
@@ -72,7 +73,14 @@ def page(docs: Path) -> str:
     results = Results({f"{each.item.paper} {each.item.name}": each.item for each in items})
     regions = {f"claims-{paper}": claims_table(paper, results) for paper in PAPERS}
     regions |= {each.name: markdown(each) for each in items}
-    return rebuilt((docs / PAGE).read_text(encoding="utf-8"), regions)
+    given = (docs / PAGE).read_text(encoding="utf-8")
+    open_items = {f"{paper}-{name}": f"{paper} {name}" for paper, names in ITEMS.items() for name in names}
+    regions |= {
+        name: f"No result is published here: `softnic reproduce {open_items[name]}` makes one."
+        for name in pages.regions(given)
+        if name in open_items and name not in regions
+    }
+    return pages.rebuilt(given, regions)
 
 
 def draw_plots(docs: Path) -> list[Path]:

@@ -26,7 +26,7 @@ def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
     assert number(found[paper.SERVER]["ratio of covered layers"]) >= 380
     for row in found.values():
         assert number(row["on the wire (MB)"]) > 0
-        assert 0 <= number(row["accuracy"]) <= 1
+        assert 0 <= float(str(row["accuracy (%)"])) <= 100
     assert number(found[paper.RING]["on the wire (MB)"]) < number(found[paper.BASELINE]["on the wire (MB)"])
 
 
@@ -35,7 +35,7 @@ def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
     found = everything["lgc table6"].tables[1].records()
     assert [row["phase"] for row in found] == ["full", "learn", "compressed"] * 2
     for row in found:
-        assert number(row["ms"]) > 0
+        assert float(str(row["ms"])) > 0
         assert (number(row["weights, once (bytes)"]) > 0) == (row["phase"] == "learn")
     sent = [number(row["sent, covered (bytes)"]) for row in found]
     assert sent[0] > sent[1] > sent[2] > 0

@@ -6,29 +6,39 @@ broadcast down and without the phases before. Beside them are the bytes of all N
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, points
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, span
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.paper import PublishedMethod
-from softnic.experiments.reproduce.lgc.training import TITLES, LgcPlan, MethodTraining, differs, plan, trained
+from softnic.experiments.reproduce.lgc.training import (
+    TITLES,
+    LgcPlan,
+    MethodTraining,
+    differs,
+    over_seeds,
+    plan,
+    trained,
+)
+from softnic.experiments.spread import Spread
 from softnic.gradients.lgc.phases import COMPRESSED, PHASES
 
-_COLUMNS = (
-    "network | method | accuracy [.4f] | points [+.2f] | sent a step (bytes) [.0f] | ratio [.0f] | "
-    "ratio of covered layers [.0f] | on the wire (MB) [.1f] | paper: points | paper: ratio"
+COLUMNS = (
+    "network | method | accuracy (%) | points [+.2f] | ± [.2f] | sent a step (bytes) [.0f] | ratio [.0f] | "
+    "ratio of covered layers [.0f] | on the wire (MB) [.1f] | times fewer on the wire [.1f] | paper: points | "
+    "paper: ratio"
 )
-_PHASE_COLUMNS = (
-    "network | method | phase | ms [.1f] | of a full step [.2f] | paper [.2f] | sent, covered (bytes) [.0f] | "
+PHASE_COLUMNS = (
+    "network | method | phase | ms | of a full step [.2f] | ± [.2f] | paper [.2f] | sent, covered (bytes) [.0f] | "
     "down (bytes) [.0f] | weights, once (bytes) [.0f]"
 )
 
-Results = Mapping[str, Mapping[str, MethodTraining]]
-"""Trainings by model, then by the paper's name of the method."""
+Results = Mapping[str, Mapping[str, Sequence[MethodTraining]]]
+"""Trainings by model, then by the paper's name of the method: one for each seed."""
 
 
 def methods(own: LgcPlan) -> dict[str, str]:
@@ -50,34 +60,52 @@ def make(context: Context) -> Item:
     return Item(
         "accuracy against compression",
         [
-            ValueTable(title, _COLUMNS, _rows(results)),
-            ValueTable("A step of each phase; paper: Table V", _PHASE_COLUMNS, _phase_rows(results), "phases"),
+            ValueTable(title, COLUMNS, _rows(results)),
+            ValueTable("A step of each phase; paper: Table V", PHASE_COLUMNS, _phase_rows(results), "phases"),
         ],
         [_curves(model, found) for model, found in results.items()],
-        differs(context),
-        [*_findings(results), _indices_finding()],
+        [
+            *differs(context),
+            "Ratios count what a rank sends in a step of the last phase; on the wire is the whole training, by the "
+            "NICs' counters. Mean over the seeds.",
+        ],
+        [*_findings(results), _against_dgc(results), _indices_finding()],
         {"learn": own.learn, **own.settings},
     )
 
 
 def _rows(results: Results) -> list[Row]:
-    return [
-        [
-            *(TITLES[model], name, each.accuracy, (each.accuracy - found[paper.BASELINE].accuracy) * 100),
-            *(each.ranks[0].given_bytes / each.late_ratio, each.late_ratio, covered_ratio(each), each.wire / 1e6),
-            _published(name, lambda row, base: f"{(row.accuracy - base.accuracy) * 100:+.2f}"),
-            _published(name, lambda row, _base: row.ratio),
-        ]
-        for model, found in results.items()
-        for name, each in found.items()
-    ]
+    rows: list[Row] = []
+    for model, found in results.items():
+        base = found[paper.BASELINE]
+        for name, each in found.items():
+            more, wire = _points(each, base), over_seeds(each, lambda one: one.wire).mean
+            rows.append(
+                [
+                    *(TITLES[model], name, over_seeds(each, lambda one: one.accuracy).text(factor=100)),
+                    *(more.mean, more.deviation, over_seeds(each, lambda one: one.late).mean, late_ratio(each)),
+                    *(covered_ratio(each), wire / 1e6, over_seeds(base, lambda one: one.wire).mean / wire),
+                    _published(name, lambda row, base: f"{(row.accuracy - base.accuracy) * 100:+.2f}"),
+                    _published(name, lambda row, _base: row.ratio),
+                ]
+            )
+    return rows
 
 
-def covered_ratio(each: MethodTraining) -> float | None:
-    """Return LGC's ratio on the layers it covers, in its third phase, mean over the ranks; None for other methods."""
-    parts = [rank.traffic[COMPRESSED] for rank in each.ranks if rank.traffic]
-    sent = sum(part["covered_sent"] for part in parts)
-    return sum(part["covered_given"] for part in parts) / sent if sent else None
+def _points(each: Sequence[MethodTraining], base: Sequence[MethodTraining]) -> Spread:
+    """Return the points of accuracy more than the baseline of the same seed."""
+    return Spread([100 * (one.accuracy - other.accuracy) for one, other in zip(each, base, strict=True)])
+
+
+def late_ratio(each: Sequence[MethodTraining]) -> float:
+    return over_seeds(each, lambda one: one.late_ratio).mean
+
+
+def covered_ratio(each: Sequence[MethodTraining]) -> float | None:
+    """Return LGC's ratio on the layers it covers, in its third phase; None for other methods."""
+    parts = [one.phases[COMPRESSED] for one in each if one.phases]
+    sent = sum(part.sent for part in parts)
+    return sum(part.given for part in parts) / sent if sent else None
 
 
 def _published(name: str, text: Callable[[PublishedMethod, PublishedMethod], str]) -> str:
@@ -90,27 +118,29 @@ def _phase_rows(results: Results) -> list[Row]:
     rows: list[Row] = []
     for model, found in results.items():
         for name in (paper.RING, paper.SERVER):
-            ranks, begin, first = found[name].ranks, 0, 0.0
-            steps = np.median([rank.seconds for rank in ranks], axis=0)
+            published = paper.TABLE_5[name]
             for phase in PHASES:
-                parts = [rank.traffic[phase] for rank in ranks]
-                calls = parts[0]["calls"]
-                seconds = float(np.median(steps[begin : begin + calls]))
-                begin, first = begin + calls, first or seconds
-                published = paper.TABLE_5[name]
-                ratios = (seconds / first, published[phase] / published[PHASES[0]])
-                sent, down = (
-                    sum(part[leg] for part in parts) / (calls * len(parts)) for leg in ("covered_sent", "down")
+                parts = [each.phases[phase] for each in found[name]]
+                seconds = Spread([part.seconds for part in parts])
+                whole = Spread(
+                    [each.phases[phase].seconds / each.phases[PHASES[0]].seconds for each in found[name]],
                 )
-                weights = sum(part["weights"] for part in parts)
-                rows.append([TITLES[model], name, phase, seconds * 1e3, *ratios, sent, down, weights])
+                sent, down, weights = (
+                    Spread([float(getattr(part, leg)) for part in parts]).mean for leg in ("sent", "down", "weights")
+                )
+                theirs = published[phase] / published[PHASES[0]]
+                times = (seconds.text(".1f", 1e3), whole.mean, whole.deviation, theirs)
+                rows.append([TITLES[model], name, phase, *times, sent, down, weights])
     return rows
 
 
-def _curves(model: str, found: Mapping[str, MethodTraining]) -> Lines:
-    at = [each.step for each in found[paper.BASELINE].evaluations]
-    series = {name: [evaluation.score for evaluation in each.evaluations] for name, each in found.items()}
-    return Lines(f"{TITLES[model]}: accuracy (Fig. 10)", "steps", "", at, series)
+def _curves(model: str, found: Mapping[str, Sequence[MethodTraining]]) -> Lines:
+    at = found[paper.BASELINE][0].at
+    series = {
+        name: [Spread(scores).mean for scores in zip(*(one.scores for one in each), strict=True)]
+        for name, each in found.items()
+    }
+    return Lines(f"{TITLES[model]}: accuracy (Fig. 10), mean over the seeds", "steps", "", list(at), series)
 
 
 def _findings(results: Results) -> list[str]:
@@ -119,14 +149,27 @@ def _findings(results: Results) -> list[str]:
         base = found[paper.BASELINE]
         for name, goal in ((paper.RING, 202), (paper.SERVER, 386)):
             each = found[name]
+            wire = over_seeds(each, lambda one: one.wire).mean / over_seeds(base, lambda one: one.wire).mean
             lines.append(
                 f"{TITLES[model]}, {name}: {covered_ratio(each) or 0:.0f}x on the layers it covers, "
-                f"{each.late_ratio:.0f}x with the first and the last (paper: {goal}x on ImageNet); "
-                f"accuracy {points(base.accuracy - each.accuracy)} than the baseline's; "
-                f"{percent(each.wire / base.wire)} of its bytes on the wire in the whole training, phases 1 and 2 and "
+                f"{late_ratio(each):.0f}x with the first and the last (paper: {goal}x on ImageNet); "
+                f"{_points(each, base).text('+.2f')} points against the baseline; "
+                f"{percent(wire)} of its bytes on the wire in the whole training, phases 1 and 2 and "
                 "the broadcasts down included."
             )
     return lines
+
+
+def _against_dgc(results: Results) -> str:
+    times = [
+        over_seeds(found[name], lambda one: one.late).mean / over_seeds(found[paper.DGC], lambda one: one.late).mean
+        for found in results.values()
+        for name in (paper.RING, paper.SERVER)
+    ]
+    return (
+        f"With the first and the last layer, which the autoencoder does not cover, a last step of LGC takes "
+        f"{span(times, '.2f')} times the bytes of DGC's."
+    )
 
 
 def _indices_finding() -> str:

@@ -1,9 +1,12 @@
-"""Networks trained by four ranks over four NICs, by LGC and by the methods that its paper compares it with."""
+"""Networks trained by four ranks over four NICs, by LGC and by the methods that its paper compares it with.
+
+A training is kept as soon as it is done, in a file of its own that Tables IV to VI and Fig. 13 read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
@@ -12,11 +15,16 @@ from softnic.experiments.compare.run import TrainingNodes
 from softnic.experiments.compare.training import Evaluation, RankSteps
 from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.over_nics import LINK
+from softnic.experiments.spread import SEEDS, Spread
+from softnic.gradients.lgc.phases import PHASES
 
+FILE = "lgc-trainings"
 BATCH, RATE = 16, 0.05
 """Of all trainings; the rate falls linearly to zero."""
 TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
 """The tables' names of the networks of softnic.experiments.compare."""
+_POINTS = 20
+"""Of a curve of losses."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class LgcPlan:
         return {"steps": self.steps, "full": self.full, "workers": self.workers}
 
 
-FULL = LgcPlan(4, Training(BATCH, 600, RATE, looks=12), full=100, learn=200)
+FULL = LgcPlan(4, Training(BATCH, 400, RATE, looks=8), full=60, learn=120)
 QUICK = LgcPlan(2, Training(BATCH, 6, RATE, looks=2), full=2, learn=2, models=("convnet",))
 
 
@@ -54,50 +62,117 @@ def plan(context: Context) -> LgcPlan:
 
 
 @dataclass(frozen=True)
-class MethodTraining:
-    """The course of a training by one method."""
+class PhaseSteps:
+    """The steps of one of LGC's phases. Bytes are of a rank and a step, means over both."""
 
-    evaluations: Sequence[Evaluation]
-    ranks: Sequence[RankSteps]
+    seconds: float
+    """Of a step: the median of the phase, of the median over the ranks."""
+    given: float
+    """Bytes of the gradients of the layers that the autoencoder covers."""
+    sent: float
+    """Bytes that are sent for them."""
+    down: float
+    """Bytes from the master to a worker."""
+    weights: int
+    """Bytes of the autoencoder's weights, sent once, of all ranks."""
+
+
+@dataclass(frozen=True)
+class MethodTraining:
+    """One training by one method, as small as the tables and curves need it."""
+
+    at: Sequence[int]
+    """Steps after which the test set was evaluated."""
+    scores: Sequence[float]
+    """Accuracy there, 0..1."""
+    losses: Sequence[float]
+    """Training loss by equal parts of the steps, mean over the ranks and the steps of the part."""
+    wire: int
+    """Bytes that all NICs sent, with all headers."""
+    given: int
+    """Bytes of a rank's gradients in a step."""
+    late: float
+    """Bytes that a rank sends for them in the last tenth of the steps, after all warm-up, mean over ranks and steps."""
+    phases: Mapping[str, PhaseSteps]
+    """Of LGC."""
+
+    @property
+    def losses_at(self) -> list[int]:
+        """The step at which each part of the losses ends."""
+        return [round(self.at[-1] * (part + 1) / len(self.losses)) for part in range(len(self.losses))]
 
     @property
     def accuracy(self) -> float:
-        return self.evaluations[-1].score
-
-    @property
-    def losses(self) -> Sequence[float]:
-        """Of each step, mean over the ranks."""
-        losses: list[float] = np.mean([rank.losses for rank in self.ranks], axis=0).tolist()
-        return losses
-
-    @property
-    def wire(self) -> int:
-        """Bytes that all NICs sent, with all headers."""
-        return self.evaluations[-1].wire_bytes
+        return self.scores[-1]
 
     @property
     def late_ratio(self) -> float:
-        """Compression in the last tenth of the steps, after all warm-up, mean over the ranks."""
-        sent = [rank.sent_bytes[len(rank.losses) * 9 // 10 :] for rank in self.ranks]
-        return self.ranks[0].given_bytes / float(np.mean(sent))
+        return self.given / self.late
 
 
-def trained(context: Context, model: str, methods: Mapping[str, str], what: str) -> dict[str, MethodTraining]:
-    """Train once by each method; results have the methods' names.
+def summarised(evaluations: Sequence[Evaluation], ranks: Sequence[RankSteps]) -> MethodTraining:
+    """Return what is kept of a training."""
+    losses = np.mean([rank.losses for rank in ranks], axis=0).tolist()
+    _, means = smoothed(losses, _POINTS)
+    sent = [rank.sent_bytes[len(losses) * 9 // 10 :] for rank in ranks]
+    return MethodTraining(
+        [each.step for each in evaluations],
+        [each.score for each in evaluations],
+        means,
+        evaluations[-1].wire_bytes,
+        ranks[0].given_bytes,
+        float(np.mean(sent)),
+        dict(_phases(ranks)),
+    )
 
-    `methods`: of softnic.gradients, by name. `what`: the item, for progress. Raises ReproduceError, MeasurementError,
-    ClusterError.
+
+def _phases(ranks: Sequence[RankSteps]) -> Iterator[tuple[str, PhaseSteps]]:
+    begin = 0
+    steps = np.median([rank.seconds for rank in ranks], axis=0)
+    for phase in PHASES if ranks[0].traffic else ():
+        parts = [rank.traffic[phase] for rank in ranks]
+        calls = parts[0]["calls"]
+        given, sent, down = (
+            sum(part[leg] for part in parts) / (calls * len(parts)) for leg in ("covered_given", "covered_sent", "down")
+        )
+        seconds = float(np.median(steps[begin : begin + calls]))
+        yield phase, PhaseSteps(seconds, given, sent, down, sum(part["weights"] for part in parts))
+        begin += calls
+
+
+def trained(context: Context, model: str, trainings: Mapping[str, str], what: str) -> dict[str, list[MethodTraining]]:
+    """Train with every seed by each method, unless the shared file has it; results have the trainings' names.
+
+    `trainings`: methods of softnic.gradients, by name. `what`: the item, for progress. Raises ReproduceError,
+    MeasurementError, ClusterError.
     """
     with needs_torch("LGC", ""):
         import torch  # noqa: F401
-    own, seed, done = plan(context), context.settings.seed, {}
-    with TrainingNodes(own.workers, seed, LINK) as nodes:
-        for name, method in methods.items():
-            context.progress(f"{what}: {TITLES[model]}, {name}, {own.steps} steps")
-            job = TrainingJob(model, method, own.training, own.workers, str(context.data_path), seed)
-            result, ranks = nodes.train(job, lambda _what: None, linear=True)
-            done[name] = MethodTraining(result.evaluations, ranks)
+    own, file = plan(context), context.shared(FILE)
+    settings = {"training": asdict(own.training), "workers": own.workers, "link": LINK, "data": context.data.name}
+    done: dict[str, list[MethodTraining]] = {name: [] for name in trainings}
+    with TrainingNodes(own.workers, context.settings.seed, LINK) as nodes:
+        for seed in seeds(context):
+            for name, method in trainings.items():
+                context.progress(f"{what}: {TITLES[model]}, {name}, seed {seed}, {own.steps} steps")
+                job = TrainingJob(model, method, own.training, own.workers, str(context.data_path), seed)
+
+                def measure(job: TrainingJob = job) -> MethodTraining:
+                    result, ranks = nodes.train(job, lambda _what: None, linear=True)
+                    return summarised(result.evaluations, ranks)
+
+                unit = file.once(f"{TITLES[model]}, {method}, seed {seed}", settings, measure, MethodTraining)
+                done[name].append(unit)
     return done
+
+
+def seeds(context: Context) -> tuple[int, ...]:
+    return SEEDS[:1] if context.quick else SEEDS
+
+
+def over_seeds(trainings: Sequence[MethodTraining], value: Callable[[MethodTraining], float]) -> Spread:
+    """Return a figure of each of the trainings."""
+    return Spread([value(each) for each in trainings])
 
 
 def smoothed(losses: Sequence[float], points: int) -> tuple[list[float], list[float]]:
@@ -122,4 +197,7 @@ def differs(context: Context) -> list[str]:
         networks_differ(context),
         f"{own.workers} ranks, {own.steps} steps of 16 samples each, {own.full} and {own.learn} of them in the "
         "first two phases. The paper has two to eight nodes, and phases of 200 and 200 to 300 steps.",
+        f"Mean and standard deviation over the seeds {', '.join(map(str, SEEDS))}."
+        if not context.quick
+        else "One seed.",
     ]
