@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines, draw
 from softnic.experiments.report import Value
-from softnic.experiments.reproduce import gradients, networks, report, stored
+from softnic.experiments.reproduce import gradients, networks, over_nics, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp import precision as a2dtwp_precision
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
@@ -27,6 +27,7 @@ from softnic.experiments.reproduce.inceptionn import (
     fig4,
     fig5,
     fig7,
+    fig13,
     fig14,
     fig15,
     lossy,
@@ -49,6 +50,7 @@ from softnic.experiments.reproduce.lgc import training as lgc_training
 from softnic.experiments.reproduce.lgc.selected import Accumulators, Selected, relative_error
 from softnic.experiments.reproduce.lgc.training import MethodTraining, PhaseSteps, smoothed, summarised
 from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
+from softnic.experiments.reproduce.parallel import each_once
 from softnic.experiments.reproduce.smartnic import fig2b as smartnic_fig2b
 from softnic.experiments.reproduce.smartnic import fig4b as smartnic_fig4b
 from softnic.experiments.reproduce.smartnic import iterations, perceptron
@@ -95,12 +97,14 @@ __all__ = [
     "change",
     "digits",
     "draw",
+    "each_once",
     "enlarged",
     "exact_sum",
     "fig1",
     "fig4",
     "fig5",
     "fig7",
+    "fig13",
     "fig14",
     "fig15",
     "gradients",
@@ -117,6 +121,7 @@ __all__ = [
     "make",
     "networks",
     "outcome",
+    "over_nics",
     "over_steps",
     "packets",
     "paper",

@@ -7,21 +7,34 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from softnic.experiments.kept import ResultFile
 from softnic.experiments.report import Progress
 from softnic.experiments.runner import ONE_THREAD
 
 T = TypeVar("T")
 
 
-def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], progress: Progress) -> dict[str, T]:
+Tasks = Mapping[str, tuple[object, ...]]
+"""The arguments of each task by its name."""
+
+
+def _nothing(_name: str, _result: object) -> None:
+    pass
+
+
+def each(
+    function: Callable[..., T], tasks: Tasks, progress: Progress, on_done: Callable[[str, T], None] = _nothing
+) -> dict[str, T]:
     """Return the function's results for the arguments of each task, by the task's name and in the tasks' order.
 
-    The function must be one that another process can import. Raises the first exception that it raises.
+    The function must be one that another process can import. `on_done` receives each result as soon as there is one.
+    Raises the first exception that the function raises.
     """
     cores = len(os.sched_getaffinity(0))
     with _environment(ONE_THREAD), ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
@@ -30,11 +43,42 @@ def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], pr
         try:
             for future in as_completed(running):
                 done[running[future]] = future.result()
+                on_done(running[future], done[running[future]])
                 progress(f"{len(done)} of {len(tasks)} done: {running[future]}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return {name: done[name] for name in tasks}
+
+
+def each_once(
+    file: ResultFile,
+    settings: Mapping[str, Any],
+    function: Callable[..., T],
+    tasks: Tasks,
+    kind: type[T],
+    progress: Progress,
+) -> dict[str, T]:
+    """Return what `each` does, as the file has it: it keeps each result as soon as there is one.
+
+    Only tasks that it lacks are performed. Tasks have the names of units, and `settings` hold what all depend on.
+    """
+    found = {name: file.find(name, settings, kind) for name in tasks}
+    missing = {name: tasks[name] for name, result in found.items() if result is None}
+    made: dict[str, T] = {}
+
+    def keep(name: str, result: tuple[T, float]) -> None:
+        made[name] = file.keep(name, settings, result[0], kind, result[1])
+
+    if missing:
+        each(_timed, {name: (function, *arguments) for name, arguments in missing.items()}, progress, keep)
+    return {name: made[name] if result is None else result for name, result in found.items()}
+
+
+def _timed(function: Callable[..., T], *arguments: object) -> tuple[T, float]:
+    """Return a result and the seconds that it took."""
+    began = time.monotonic()
+    return function(*arguments), time.monotonic() - began
 
 
 @contextmanager
