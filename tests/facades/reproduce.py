@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines, draw
 from softnic.experiments.report import Value
-from softnic.experiments.reproduce import gradients, networks, report, stored
+from softnic.experiments.reproduce import gradients, networks, over_nics, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp import precision as a2dtwp_precision
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
@@ -27,6 +27,7 @@ from softnic.experiments.reproduce.inceptionn import (
     fig4,
     fig5,
     fig7,
+    fig13,
     fig14,
     fig15,
     lossy,
@@ -53,6 +54,7 @@ from softnic.experiments.reproduce.smartnic import fig2b as smartnic_fig2b
 from softnic.experiments.reproduce.smartnic import fig4b as smartnic_fig4b
 from softnic.experiments.reproduce.smartnic import iterations, perceptron
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
+from softnic.experiments.reproduce.units import Unit, made
 from softnic.experiments.reproduce.verdicts import PAPERS
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
 
@@ -80,6 +82,7 @@ __all__ = [
     "Selected",
     "Speed",
     "ToAccuracy",
+    "Unit",
     "Value",
     "ValueTable",
     "WeightCase",
@@ -101,6 +104,7 @@ __all__ = [
     "fig4",
     "fig5",
     "fig7",
+    "fig13",
     "fig14",
     "fig15",
     "gradients",
@@ -114,9 +118,11 @@ __all__ = [
     "lgc_paper",
     "lgc_training",
     "lossy",
+    "made",
     "make",
     "networks",
     "outcome",
+    "over_nics",
     "over_steps",
     "packets",
     "paper",

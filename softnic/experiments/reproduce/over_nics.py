@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 RATE = "1gbit"
 LINK = {"rate": RATE, "delay": "20us"}
 """Properties of an emulated link."""
+TIMES = "inceptionn-times"
+"""The shared file of exchanges and computations that Table II and Figs. 12 and 13 are made of."""
 RANK = "softnic.experiments.reproduce.rank"
 PIECE_WORDS = 4096
 SAMPLE_BYTES, QUICK_BYTES = 8 << 20, 1 << 18
@@ -86,15 +88,23 @@ def sample_bytes(context: Context) -> int:
 
 
 def over_nics(context: Context, model: str, given: Sample, strategy: str) -> Breakdown:
-    """Return the seconds of an exchange of all of a model's gradients, the median over rounds; measured once in a run.
+    """Return the seconds of an exchange of all of a model's gradients, the median over rounds.
 
-    Raises MeasurementError, ClusterError.
+    A file that several items read keeps them. Raises MeasurementError, ClusterError.
     """
-    return context.once(("over NICs", model, strategy), lambda: _measured(context, given, strategy))
+    rounds = 1 if context.quick else 5
+    settings = {**gradients_of(context), "link": LINK, "bytes": given.row_bytes, "rounds": rounds}
+    unit = f"{paper.TITLES[model]}, {strategy} over NICs"
+    return context.shared(TIMES).once(unit, settings, lambda: _measured(context, given, strategy, rounds), Breakdown)
 
 
-def _measured(context: Context, given: Sample, strategy: str) -> Breakdown:
-    rounds = iterations_over_nics(context, given, strategy, 1 if context.quick else 5)
+def gradients_of(context: Context) -> dict[str, object]:
+    """Return what gradients depend on, as settings of a unit."""
+    return {"data": context.data.name, "gradients": asdict(context.settings)}
+
+
+def _measured(context: Context, given: Sample, strategy: str, count: int) -> Breakdown:
+    rounds = iterations_over_nics(context, given, strategy, count)
     parts = sorted(map(Breakdown.mean, map(breakdowns, rounds)), key=lambda part: part.exchange + part.sum)
     middle, scale = parts[len(parts) // 2], given.scale
     return Breakdown(0.0, 0.0, middle.exchange * scale, middle.sum * scale, middle.update * scale, middle.skew)

@@ -16,18 +16,21 @@ from softnic.experiments.report import Progress
 from softnic.experiments.runner import ONE_THREAD
 
 T = TypeVar("T")
+Tasks = Mapping[str, tuple[object, ...]]
+"""The arguments of each task by its name."""
+
+
+def _nothing(_name: str, _result: object) -> None:
+    pass
 
 
 def each(
-    function: Callable[..., T],
-    tasks: Mapping[str, tuple[object, ...]],
-    progress: Progress,
-    on_result: Callable[[str, T], object] = lambda _name, _result: None,
+    function: Callable[..., T], tasks: Tasks, progress: Progress, on_done: Callable[[str, T], None] = _nothing
 ) -> dict[str, T]:
     """Return the function's results for the arguments of each task, by the task's name and in the tasks' order.
 
-    The function must be one that another process can import. `on_result` gets the name and the result of each task as
-    soon as it is done. Raises the first exception that the function raises.
+    The function must be one that another process can import. `on_done` receives each result as soon as there is one.
+    Raises the first exception that the function raises.
     """
     cores = len(os.sched_getaffinity(0))
     with _environment(ONE_THREAD), ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
@@ -35,10 +38,9 @@ def each(
         done: dict[str, T] = {}
         try:
             for future in as_completed(running):
-                name = running[future]
-                done[name] = future.result()
-                on_result(name, done[name])
-                progress(f"{len(done)} of {len(tasks)} done: {name}")
+                done[running[future]] = future.result()
+                on_done(running[future], done[running[future]])
+                progress(f"{len(done)} of {len(tasks)} done: {running[future]}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise

@@ -12,10 +12,11 @@ from softnic.experiments.measure import median
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
 from softnic.experiments.replica import Replica
-from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.gradients import small_batch
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.learner import enlarged_batches
+from softnic.experiments.reproduce.over_nics import TIMES
 from softnic.experiments.strategies import BulkAllreduce
 from softnic.experiments.timeline import Timeline, breakdowns
 from softnic.experiments.torch_replica import TorchReplica
@@ -39,15 +40,23 @@ class StepTimes:
 
 
 def measured(model: str, context: Context) -> StepTimes:
-    """Return medians over steps of one worker that exchanges nothing.
+    """Return medians over steps of one worker that exchanges nothing, as the shared file keeps them.
 
     Networks compute small batches, and forward and backward passes are scaled up: not every machine has memory for 64
-    samples. Updates do not depend on them. Raises ImportError without torch, except for `hdc`.
+    samples. Updates do not depend on them. Raises ReproduceError without torch, except for `hdc`.
     """
     context.progress(f"computing steps of {paper.TITLES[model]}")
-    published = paper.TRAINING[model]
-    batch = published.batch if model == "hdc" else small_batch(model, context.settings)
+    batch = paper.TRAINING[model].batch if model == "hdc" else small_batch(model, context.settings)
     steps = 10 * STEPS if model == "hdc" else 1 + (1 if context.quick else STEPS)
+    settings = {"data": context.data.name, "batch": batch, "steps": steps}
+    settings |= {} if model == "hdc" else {"side": context.settings.side, "classes": context.settings.classes}
+    with needs_torch(paper.TITLES[model]):
+        return context.shared(TIMES).once(
+            f"{paper.TITLES[model]}, computed", settings, lambda: _measured(model, context, batch, steps), StepTimes
+        )
+
+
+def _measured(model: str, context: Context, batch: int, steps: int) -> StepTimes:
     replica = _replica(model, context)
     data, settings = context.data, context.settings
     if model == "hdc":
@@ -64,7 +73,7 @@ def measured(model: str, context: Context) -> StepTimes:
     forward, backward, update = (
         median(getattr(each, part) for each in times) for part in ("forward", "backward", "update")
     )
-    scale = published.batch / batch
+    scale = paper.TRAINING[model].batch / batch
     return StepTimes(forward * scale, backward * scale, update)
 
 

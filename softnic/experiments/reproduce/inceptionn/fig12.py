@@ -14,7 +14,16 @@ from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import compute, paper
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
-from softnic.experiments.reproduce.over_nics import RATE, STRATEGIES, Sample, over_nics, sample_bytes, sample_of
+from softnic.experiments.reproduce.over_nics import (
+    RATE,
+    STRATEGIES,
+    TIMES,
+    Sample,
+    gradients_of,
+    over_nics,
+    sample_bytes,
+    sample_of,
+)
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
 from softnic.units import rate_bps
 
@@ -57,9 +66,15 @@ def in_proportion(context: Context, model: str, given: Sample) -> ByStrategy:
     own = (table.total - table.communicate - table.gradient_sum) / paper.TABLE_2_ITERATIONS
     whole = Sample(given.rows, paper.MODEL_MB[model] * 2**20 / given.rows[0].nbytes)
     times = {}
+    settings = {**gradients_of(context), "rate": paper.LINK, "bytes": given.row_bytes}
     for name, strategy in STRATEGIES.items():
-        context.progress(f"{paper.TITLES[model]}, {name}, in virtual time")
-        times[name] = Times(own, in_virtual_time(whole, strategy, rate_bps(paper.LINK), add_gamma(model)))
+        title = f"{paper.TITLES[model]}, {name}, in virtual time"
+        context.progress(title)
+
+        def measure(strategy: str = strategy) -> float:
+            return in_virtual_time(whole, strategy, rate_bps(paper.LINK), add_gamma(model))
+
+        times[name] = Times(own, context.shared(TIMES).once(title, settings, measure, float))
     return times
 
 

@@ -20,7 +20,7 @@ from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, span
-from softnic.experiments.reproduce.over_nics import QUICK_BYTES, sample
+from softnic.experiments.reproduce.over_nics import QUICK_BYTES, gradients_of, sample
 from softnic.extras import not_installed
 
 MODELS = ("alexnet", "hdc")
@@ -75,8 +75,7 @@ def make(context: Context) -> Item:
         for name, prepare in _compressors(floats).items():
             context.progress(f"fig7: {name} on {paper.TITLES[model]}")
             try:
-                with at_most(1):
-                    speed = measured(prepare(), floats.nbytes, 0.01 if context.quick else SLICE_S)
+                speed = _kept(context, model, name, prepare, floats.nbytes)
             except ImportError as error:
                 missing.add(f"{name} was left out: {not_installed(str(error.name))}")
                 continue
@@ -99,6 +98,18 @@ def make(context: Context) -> Item:
         _findings(factors, rows),
         {"models": list(factors)},
     )
+
+
+def _kept(context: Context, model: str, name: str, prepare: Callable[[], Prepared], nbytes: int) -> Speed:
+    """Return a compressor's speed as the item's file keeps it. Raises ImportError without its package."""
+    slice_s = 0.01 if context.quick else SLICE_S
+
+    def measure() -> Speed:
+        with at_most(1):
+            return measured(prepare(), nbytes, slice_s)
+
+    settings = {**gradients_of(context), "bytes": nbytes, "slice_s": slice_s, "bound": BOUND}
+    return context.kept.once(f"{paper.TITLES[model]}, {name}", settings, measure, Speed)
 
 
 def _compressors(floats: Floats) -> dict[str, Callable[[], Prepared]]:

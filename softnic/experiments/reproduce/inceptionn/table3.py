@@ -17,8 +17,10 @@ from softnic.codecs.payload import tag_counts
 from softnic.experiments.data import Floats
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.gradients import Stage
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
+from softnic.experiments.reproduce.over_nics import gradients_of
 
 CHUNK_WORDS = 1 << 22
 _SWEEP = 1 << 20
@@ -30,6 +32,8 @@ _ERRORS = (
     "model | gradients | k [d] | 2^-k [.3g] | largest error [.3g] | times 2^-k [.2f] | rms error [.3g] | "
     "10 bits that decode to 0 (%) [.1f] | bounded: largest error [.3g] | rms error  [.3g] | bounded: ratio [.2f]"
 )
+
+SWEPT = "k [d] | 2^-k [.3g] | inceptionn [.5f] | times 2^-k [.2f] | bounded [.5f] | times 2^-k  [.2f]"
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,24 @@ def largest_error(codec: Codec) -> float:
     return float(np.abs(codec.roundtrip(swept) - swept).max())
 
 
+def _kept(context: Context, stage: Stage, codec: str) -> Distribution:
+    """Return what a codec makes of gradients as the item's file keeps it."""
+    return context.kept.once(
+        f"{paper.TITLES[stage.model]}, {stage.title}, {codec}",
+        gradients_of(context),
+        lambda: distribution(codecs.get(codec), stage.floats),
+        Distribution,
+    )
+
+
+def _swept() -> list[Row]:
+    rows: list[Row] = []
+    for k in paper.BOUNDS:
+        ours, bounded = (largest_error(codecs.get(f"{codec}:{k}")) for codec in ("inceptionn", "bounded"))
+        rows.append([k, 2.0**-k, ours, ours * 2**k, bounded, bounded * 2**k])
+    return rows
+
+
 def make(context: Context) -> Item:
     rows: list[Row] = []
     errors: list[Row] = []
@@ -90,8 +112,7 @@ def make(context: Context) -> Item:
             names.append(f"{title}\n{stage.title}")
             for index, k in enumerate(paper.BOUNDS):
                 context.progress(f"table3: {title}, 2^-{k}")
-                ours = distribution(codecs.get(f"inceptionn:{k}"), stage.floats)
-                bounded = distribution(codecs.get(f"bounded:{k}"), stage.floats)
+                ours, bounded = (_kept(context, stage, f"{codec}:{k}") for codec in ("inceptionn", "bounded"))
                 theirs = (100 * table[model][index] for table in (paper.TABLE_3_18_BIT, paper.TABLE_3_34_BIT))
                 shares = [100 * share for share in ours.shares]
                 two_bits[k].append(shares[0])
@@ -103,6 +124,7 @@ def make(context: Context) -> Item:
         [
             ValueTable("Share of gradients by bits, tag included (%); paper: Table III", _COLUMNS, rows),
             ValueTable("Error of inceptionn:k on the same gradients, beside bounded:k", _ERRORS, errors, "errors"),
+            ValueTable("Largest error over all magnitudes below 1", SWEPT, _swept(), "swept"),
         ],
         [Bars("Gradients that become two bits", "%", names, {f"2^-{k}": two_bits[k] for k in paper.BOUNDS})],
         [

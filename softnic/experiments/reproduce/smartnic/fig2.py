@@ -10,7 +10,7 @@ from softnic.experiments.train.strategies_compared import StrategyRow
 
 def make(context: Context) -> Item:
     measured = perceptron.measured(context, paper.FIG_2_BATCH, ("inc", "host-overlapped"))
-    naive, overlapped = rows = measured.report.rows
+    naive, overlapped = rows = measured.rows
     return Item(
         "the host's all-reduce, naive and overlapped",
         [_comparison(naive, overlapped), perceptron.breakdown(rows)],

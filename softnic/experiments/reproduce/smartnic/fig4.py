@@ -14,7 +14,7 @@ from softnic.experiments.train.strategies_compared import StrategyRow
 def make(context: Context) -> Item:
     strategies = ("host-overlapped", "nic-overlapped", f"nic-overlapped+{BFP}")
     measured = perceptron.measured(context, paper.FIG_4_BATCH, strategies)
-    rows = measured.report.rows
+    rows = measured.rows
     return Item(
         "all-reduce by the host, by NICs, by NICs with BFP",
         [_comparison(rows), perceptron.breakdown(rows)],

@@ -7,7 +7,7 @@ for what crosses links: layers and links are `SCALE` times smaller there, so tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -40,10 +40,19 @@ TITLES = {
 _PARTS = ("forward", "backward", "exposed exchange", "update", "skew")
 
 
-def measured(context: Context, batch: int, strategies: Sequence[str]) -> training.StrategyComparison:
+@dataclass(frozen=True)
+class MeasuredStrategies:
+    """A training over NICs by several strategies."""
+
+    plan: training.StrategiesPlan
+    rows: Sequence[training.StrategyRow]
+    """One for each strategy. What compares a strategy with the first one is not filled in."""
+
+
+def measured(context: Context, batch: int, strategies: Sequence[str]) -> MeasuredStrategies:
     """Train by several strategies over NICs, at a quarter of the paper's width and batch.
 
-    Raises MeasurementError, ClusterError.
+    Each strategy is a unit of the item's file. Raises MeasurementError, ClusterError.
     """
     width = 32 if context.quick else 512
     plan = training.StrategiesPlan(
@@ -58,7 +67,17 @@ def measured(context: Context, batch: int, strategies: Sequence[str]) -> trainin
         seed=context.settings.seed,
         link=LINK,
     )
-    return training.run(plan, lambda what: context.progress(f"perceptron: {what}"))
+    rows = []
+    for strategy in strategies:
+        own = replace(plan, strategies=(strategy,))
+        fixed = {name: value for name, value in asdict(own).items() if name not in ("data", "strategies")}
+
+        def measure(own: training.StrategiesPlan = own) -> training.StrategyRow:
+            [row] = training.run(own, lambda what: context.progress(f"perceptron: {what}")).report.rows
+            return row
+
+        rows.append(context.kept.once(f"{TITLES[strategy]}, measured", fixed, measure, training.StrategyRow))
+    return MeasuredStrategies(plan, rows)
 
 
 def settings(plan: training.StrategiesPlan) -> dict[str, int]:
