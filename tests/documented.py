@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r'^(?:<!-- ([^\n]*) -->\n)?```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|\d[\d,]*(?:\.\d+)?(?:e[+-]\d+)?)")
 _BEGIN = "=== block"
 _PROGRAMS = {
@@ -28,6 +28,8 @@ _PROGRAMS = {
 class Block:
     """A fenced block of a page."""
 
+    mark: str
+    """The comment in the line before it; "not run: REASON" if no test runs it as written."""
     language: str
     file: str
     """Name of the file that it is; empty: it has none."""
@@ -55,6 +57,10 @@ def blocks(page: Path) -> list[Block]:
     return [Block(*found) for found in _BLOCK.findall(page.read_text())]
 
 
+def is_run(block: Block) -> bool:
+    return not block.mark.startswith("not run: ")
+
+
 def run_page(page: Path, directory: Path, timeout_s: float) -> None:
     """Do what a page says, in a directory: write its files, run its commands, and compare what they print.
 
@@ -62,7 +68,7 @@ def run_page(page: Path, directory: Path, timeout_s: float) -> None:
     of dots stands for any lines, a number for any number, and spaces for any number of them. All commands of a page run
     in one shell, which ends with the first that fails.
     """
-    found = blocks(page)
+    found = [block for block in blocks(page) if is_run(block)]
     script = ["set -eo pipefail"]
     for number, block in enumerate(found):
         if block.file:

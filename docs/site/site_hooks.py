@@ -26,9 +26,9 @@ WEIGHTS = {
     "tutorials/": 2.0,
     "reference/": 0.5,
     "papers.md": 0.5,
-    "performance-ledger.md": 0.2,
+    "performance-ledger.md": 0.001,
 }
-"""How much pages count in the search, by the beginnings of their paths; others: 1."""
+"""How much pages count in the search, by the beginnings of their paths; others: 1. Headings count 1000 times."""
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import math
+import os
 import re
 import select
 import socket
 import subprocess
 import sys
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -38,6 +42,14 @@ NOT_EXPORTED = {
 """Counters that only `softnic stat` shows."""
 GAUGES = {"communicators", "region_bytes", "collectives_microseconds"}
 """Counters that are gauges, or have another unit."""
+TRAFFIC = """
+import numpy as np
+from softnic import MPI
+gradient = np.random.default_rng(MPI.COMM_WORLD.rank).normal(0, 0.01, 100_000).astype(np.float32)
+total = np.empty_like(gradient)
+while True:
+    MPI.COMM_WORLD.Allreduce_comp(gradient, total, codec="bounded:10")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +121,14 @@ def test_promtool_finds_nothing_wrong(two: list[Nic]) -> None:
     ):
         done = subprocess.run(["promtool", *command], input=given, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+def test_every_alert_is_tested_firing_and_quiet() -> None:
+    """By promtool, above."""
+    alerts = re.findall(r"- alert: (\w+)", (EXAMPLES / "softnic.rules.yml").read_text())
+    cases = re.split(r"- eval_time: ", (EXAMPLES / "softnic.rules.test.yml").read_text())[1:]
+    tested = {(name, "exp_alerts:" in case) for case in cases for name in re.findall(r"alertname: (\w+)", case)}
+    assert tested == {(name, fires) for name in alerts for fires in (True, False)}
 
 
 def names_in(expressions: str) -> set[str]:
@@ -191,6 +211,39 @@ def test_prometheus_scrapes_two_nics(two: list[Nic], tmp_path: Path) -> None:
         assert names == {"node0", "node1"}
     finally:
         server.stop()
+
+
+@pytest.mark.slow
+@needs.tools("prometheus")
+def test_every_query_of_the_dashboard_has_data(tmp_path: Path) -> None:
+    """With two NICs whose ranks sum floats over a lossy link, and what Grafana puts in place of its variables."""
+    needs.module("prometheus_client")
+    panels = json.loads((EXAMPLES / "dashboard.json").read_text())["panels"]
+    expressions = [(panel["title"], target["expr"]) for panel in panels for target in panel["targets"]]
+    with contextlib.ExitStack() as stack:
+        nics = stack.enter_context(running(2, "--metrics", "127.0.0.1:0", "--rate", "1gbit", "--loss", "0.5%"))
+        ranks = [stack.enter_context(traffic(nic, rank)) for rank, nic in enumerate(nics)]
+        server = Prometheus(tmp_path, nics)
+        stack.callback(server.stop)
+        for title, expression in expressions:
+            query = expression.replace("$instance", ".*").replace("$__rate_interval", "4s")
+            assert "$" not in query, title
+            deadline = time.monotonic() + WAIT_S
+            while not any(math.isfinite(float(each["value"][1])) for each in server.query(query)):
+                assert time.monotonic() < deadline, f"{title}: no data for {query}"
+                assert [rank.poll() for rank in ranks] == [None, None]
+                select.select([], [], [], 0.1)
+
+
+@contextlib.contextmanager
+def traffic(nic: Nic, rank: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a rank of two that calls collectives until it is killed."""
+    ours = {"SOFTNIC_NIC": nic.path, "SOFTNIC_RANK": str(rank), "SOFTNIC_WORLD_SIZE": "2"}
+    with subprocess.Popen([sys.executable, "-c", TRAFFIC], env={**os.environ, **ours}) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def reply_to(nic: Nic, request: bytes) -> bytes:

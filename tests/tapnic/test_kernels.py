@@ -186,7 +186,9 @@ def test_what_is_in_the_way_of_a_device_is_said_with_what_to_do(monkeypatch: pyt
 def test_the_program_of_the_document(tmp_path: Path) -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "kernel.md").read_text()
     [program] = re.findall(r"```python\n# program.py\n(.*?)```", text, re.DOTALL)
-    [command, says] = re.findall(r"^    softnic (run .*) -- python program.py\n    (.*)\n", text, re.MULTILINE)[0]
+    shown = re.search(r"```sh\nsoftnic (run .*) -- python program.py\n```\n\n```text\n(.*)\n```", text)
+    assert shown is not None
+    command, says = shown.groups()
     (tmp_path / "program.py").write_text(program)
     run = [sys.executable, "-m", "softnic", *command.split(), "--", sys.executable, "program.py"]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
