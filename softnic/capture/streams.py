@@ -6,9 +6,8 @@ or bytes are missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,28 +81,39 @@ def packet_tags(analysis: Analysis, members: Column) -> PacketTags:
         if codec.has_tags:
             tags.words[rows, 4] = np.where(raw[rows], original[rows] // 4, 0)
         rows = rows[~raw[rows] & whole[rows]]
-        counts = ffi.new("uint64_t[4]")
-        count = _counter(codec, analysis.capture.data, int(original[rows].max(initial=0)) // 4, counts)
         at = packets.payload_at[members[rows]] + HEADER_BYTES
         body = headers.body[members[rows]] - original[rows] % 4
-        for row, start, length, words in zip(*(c.tolist() for c in (rows, at, body, original[rows] // 4)), strict=True):
-            if count(start, length, words):
-                tags.decodable[row] = False
-            elif codec.has_tags:
-                tags.words[row, :4] = list(counts)
+        counts, wrong = _count_vectors(codec, analysis.capture.data, at, body, original[rows] // 4)
+        tags.words[rows[~wrong], :4] = counts[~wrong]
+        tags.decodable[rows[wrong]] = False
     return tags
 
 
-def _counter(codec: Codec, data: Column, most_words: int, counts: Any) -> Callable[[int, int, int], int]:
-    """Return a function of offset, bytes and words of a body that fills `counts`; not 0: the body is malformed.
+def _count_vectors(codec: Codec, data: Column, at: Column, sizes: Column, words: Column) -> tuple[Column, Column]:
+    """Return for bodies in `data` their vectors by size, zeros for a codec without tags, and a mask of malformed ones.
 
     Bodies of codecs without tags are decoded, which alone shows whether they are well-formed.
     """
+    counts = np.zeros((len(at), 4), np.uint64)
+    wrong = np.zeros(len(at), bool)
     number, parameter, start = codec.number, codec.parameter, ffi.from_buffer("uint8_t[]", data)
+    bodies = zip(at.tolist(), sizes.tolist(), words.tolist(), strict=True)
     if codec.has_tags:
-        return lambda at, length, words: lib.sn_tag_counts(number, parameter, start + at, length, words, counts)
-    scratch = ffi.new("uint8_t[]", 4 * most_words + 1)
-    return lambda at, length, words: lib.sn_decode(number, parameter, start + at, length, scratch, words)
+        result, count = ffi.from_buffer("uint64_t[]", counts, require_writable=True), lib.sn_tag_counts
+        failed = [
+            row
+            for row, (offset, size, each) in enumerate(bodies)
+            if count(number, parameter, start + offset, size, each, result + 4 * row)
+        ]
+    else:
+        scratch, decode = ffi.new("uint8_t[]", 4 * int(words.max(initial=0)) + 1), lib.sn_decode
+        failed = [
+            row
+            for row, (offset, size, each) in enumerate(bodies)
+            if decode(number, parameter, start + offset, size, scratch, each)
+        ]
+    wrong[failed] = True
+    return counts, wrong
 
 
 def tag_distribution(analysis: Analysis, view: FlowView) -> TagDistribution:

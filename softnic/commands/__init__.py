@@ -39,6 +39,7 @@ COMMANDS = (
     "doctor",
     "capture",
     "inspect",
+    "extcap",
     "bench",
     "model",
     "train",
@@ -218,7 +219,7 @@ def _overview() -> argparse.ArgumentParser:
         description="A compressing network card in software: gradients cross the network compressed.",
         epilog="`softnic COMMAND --help` describes a command. Try: softnic demo",
     )
-    parser.add_argument("--version", action="version", version=f"softnic {_version()}")
+    parser.add_argument("--version", action="version", version=f"softnic {version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         try:
@@ -229,7 +230,8 @@ def _overview() -> argparse.ArgumentParser:
     return parser
 
 
-def _version() -> str:
+def version() -> str:
+    """Returns softnic's version, or where it runs from."""
     try:
         return importlib.metadata.version("softnic")
     except importlib.metadata.PackageNotFoundError:

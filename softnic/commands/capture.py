@@ -55,7 +55,7 @@ BOTH = Side()
 
 @contextmanager
 def recording(
-    paths: Sequence[str], output: str | os.PathLike[str], *, snaplen: int = 0, side: Side = BOTH
+    paths: Sequence[str], output: str | os.PathLike[str] | BinaryIO, *, snaplen: int = 0, side: Side = BOTH
 ) -> Iterator[Recorder]:
     """Record the NICs at these control sockets while the context is active; the file is complete when it ends.
 
@@ -63,8 +63,9 @@ def recording(
     ----------
     paths : sequence of str
         Control sockets.
-    output : path
-        The file, or `-` for standard output. An existing file is replaced once all NICs have answered.
+    output : path or binary file
+        The file, or `-` for standard output. An existing file is replaced once all NICs have answered. An open one is
+        not buffered, and stays open.
     snaplen : int
         Bytes to keep of each packet; 0: all.
     side : Side
@@ -103,8 +104,10 @@ def _start(client: Client, host: int, wire: int, snaplen: int) -> socket.socket:
 
 
 @contextmanager
-def _output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    if path == "-":
+def _output(path: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
+    if not isinstance(path, (str, os.PathLike)):
+        yield path
+    elif path == "-":
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

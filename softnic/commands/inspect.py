@@ -17,6 +17,7 @@ from softnic.capture.page import CapturePage
 from softnic.capture.reader import CaptureError, read
 from softnic.capture.report import CaptureReport, jsonable_floats
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats
+from softnic.capture.wireshark_folders import DISSECTOR
 from softnic.codecs import DecodeError
 from softnic.commands import CommandError, add_json, argument, count, deliver_json
 
@@ -34,7 +35,6 @@ examples:
 
 Packet numbers are those of Wireshark. `repeated` counts packets without new bytes (retransmitted, duplicated or
 overtaken). Table columns 2, 10, 18 and 34 bit: encoded size of a float, including its tag of 2 bits."""
-_DISSECTOR = Path(tables.__file__).with_name("softnic.lua")
 _WIDTH = 110
 """Width of tables that do not go to a terminal."""
 
@@ -53,7 +53,7 @@ class _PrintDissector(argparse.Action):
     """Prints the path of the dissector and exits, as --version does; no FILE is needed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        print(_DISSECTOR)
+        print(DISSECTOR)
         parser.exit()
 
 

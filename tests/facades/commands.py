@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic import commands, extras, units
 from softnic.cluster.abort_record import read_abort, record_abort
-from softnic.commands import COMMANDS, CommandError, load, main
+from softnic.commands import COMMANDS, CommandError, extcap, load, main
 from softnic.commands.capture import Side, recording
 from softnic.commands.ranks import Ranks
 from softnic.commands.snapshots import NicReport
@@ -18,6 +18,7 @@ __all__ = [
     "Side",
     "collective_lines",
     "commands",
+    "extcap",
     "extras",
     "load",
     "main",
