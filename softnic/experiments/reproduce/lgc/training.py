@@ -94,7 +94,7 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
     with TrainingNodes(own.workers, seed, LINK) as nodes:
         for name, method in methods.items():
             context.progress(f"{what}: {TITLES[model]}, {name}, {own.steps} steps")
-            job = TrainingJob(model, method, own.training, own.workers, str(context.data_path), seed)
+            job = TrainingJob(model, method, own.training, own.workers, str(context.data_path.absolute()), seed)
             result, ranks = nodes.train(job, lambda _what: None, linear=True)
             done[name] = MethodTraining(result.evaluations, ranks)
     return done
