@@ -15,6 +15,7 @@ PACKAGES = {
     "prometheus_client": "prometheus-client>=0.21",
     "pysz": "pysz>=1",
     "ray": "ray[train]>=2.40",
+    "skimage": "scikit-image>=0.22",
     "sklearn": "scikit-learn>=1.4",
     "torch": "torch>=2.4",
     "zfpy": "zfpy>=1",

@@ -56,7 +56,12 @@ TOOLS = {
     "unshare": "util-linux",
 }
 """Debian's package of each program."""
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "ray": "'ray[train]'", "threadpoolctl": "scikit-learn"}
+DISTRIBUTIONS = {
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "ray": "'ray[train]'",
+    "threadpoolctl": "scikit-learn",
+}
 """Modules whose PyPI package has another name."""
 
 

@@ -118,6 +118,7 @@ EXTRAS = {
     "prometheus_client",
     "pysz",
     "ray",
+    "skimage",
     "sklearn",
     "torch",
     "zfpy",

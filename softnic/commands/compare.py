@@ -17,7 +17,7 @@ from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, advise, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
-from softnic.experiments import methods, torch_models
+from softnic.experiments import methods, photos, torch_models
 from softnic.experiments.compare import check, link_report, page, plan, report
 from softnic.experiments.compare.check import CHECKED
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
@@ -80,7 +80,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=count(1), metavar="N", help="steps of every training (the preset's)")
     add("--batch", type=count(1), metavar="N", help="samples per rank and step (the preset's)")
     add("--looks", type=count(1), metavar="N", help="evaluations of every training, at equal intervals (the preset's)")
-    add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
+    add("--data", type=Path, metavar="DIR", help="MNIST's IDX files for hdc and convnet (scikit-learn's digits)")
     add("--text", type=Path, metavar="FILE", help="text for the transformer (Python's language reference)")
     add(
         "--seed",
@@ -196,7 +196,9 @@ def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
     try:
         if any(torch_models.reads_text(name) for name in trainings) and args.text is not None:
             torch_models.read(args.text)
-        if not all(torch_models.reads_text(name) for name in trainings):
+        if any(name in plan.LEARN_PHOTOGRAPHS for name in trainings):
+            photos.find()
+        if not all(torch_models.reads_text(name) or name in plan.LEARN_PHOTOGRAPHS for name in trainings):
             load(args.data)
     except DataError as error:
         raise CommandError(str(error)) from error

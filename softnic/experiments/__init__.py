@@ -5,6 +5,7 @@
 | module | contents |
 |---|---|
 | `data` | data sets, and the order in which a rank draws batches |
+| `photos` | a data set of patches cut out of photographs that packages ship |
 | `timeline` | what a rank did when: `Phase`, `Iteration`, `Timeline`; `Breakdown`, with exposed exchange and skew |
 | `replica` | `Replica`: a model over flat vectors, with optimizer and timeline |
 | `numpy_models`, `numpy_replica` | models in numpy (`hdc`, `mlp:LxW`) |

@@ -8,9 +8,10 @@
 - transformer: a causal transformer (Vaswani et al., 2017; with normalisation before each part) over characters: two
   layers, four heads, 128 wide, a context of 64 characters.
 
-The first three take grey images of 28 x 28: MNIST's, or scikit-learn's digits enlarged to that size, which need no
-download. The transformer reads English text: a file, or the language reference that comes with Python
-(pydoc_data.topics, which differs between releases).
+The first three take images: grey ones of 28 x 28, MNIST's or scikit-learn's digits enlarged to that size, which need no
+download; convnet and resnet also colour patches of photographs (softnic.experiments.photos). The transformer reads
+English text: a file, or the language reference that comes with Python (pydoc_data.topics, which differs between
+releases).
 
 torch is imported where a function needs it.
 """
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from softnic.experiments import photos
 from softnic.experiments.data import CLASSES, DataError, DataSet, Floats, load
 from softnic.experiments.numpy_models import HIDDEN
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 SIDE = 28
-"""Pixels per side of an image."""
+"""Pixels per side of a grey image."""
 VOCABULARY = 128
 """Characters are ASCII; others become question marks."""
 CONTEXT = 64
@@ -53,8 +55,8 @@ _SHORTEST_TEXT = 20 * CONTEXT
 class TorchData:
     """Training and test set.
 
-    Images: float32 (n, 1, SIDE, SIDE), labels int64 (n,). Text: int64 (n, CONTEXT), and as labels the same shape, the
-    next character of each.
+    Images: float32 (n, channels, side, side), labels int64 (n,) of `classes` classes. Text: int64 (n, CONTEXT), and as
+    labels the same shape, the next character of each.
     """
 
     name: str
@@ -62,12 +64,16 @@ class TorchData:
     train_labels: torch.Tensor
     test_inputs: torch.Tensor
     test_labels: torch.Tensor
+    channels: int = 1
+    """Of images: 1 is grey."""
+    classes: int = CLASSES
 
 
-def build(name: str, seed: int = 7) -> nn.Module:
+def build(name: str, seed: int = 7, channels: int = 1, classes: int = CLASSES) -> nn.Module:
     """Return a network whose initial weights are the same bits for a seed.
 
-    Raises ValueError for an unknown name, ImportError without torch.
+    `channels` of images and their `classes` are those of TorchData; the transformer has neither. Raises ValueError for
+    an unknown name, ImportError without torch.
     """
     if name not in _NETWORKS:
         raise ValueError(f"{name!r} is not a model: {', '.join(NAMES)}")
@@ -75,12 +81,12 @@ def build(name: str, seed: int = 7) -> nn.Module:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _NETWORKS[name]()
+        return _NETWORKS[name](channels, classes)
 
 
-def parameters(name: str) -> int:
+def parameters(name: str, channels: int = 1, classes: int = CLASSES) -> int:
     """Return the number of parameters of a model. Raises as `build` does."""
-    return sum(each.numel() for each in build(name).parameters())
+    return sum(each.numel() for each in build(name, channels=channels, classes=classes).parameters())
 
 
 def data(name: str, path: Path | None = None) -> TorchData:
@@ -113,6 +119,26 @@ def pictures(given: DataSet) -> TorchData:
         torch.as_tensor(given.train_labels),
         squares(given.test_inputs),
         torch.as_tensor(given.test_labels),
+    )
+
+
+def photographs() -> TorchData:
+    """Return colour patches of photographs. Raises DataError; ImportError without torch or what `photos.load` needs."""
+    import torch
+
+    given = photos.load()
+
+    def patches(rows: Floats) -> torch.Tensor:
+        return torch.from_numpy(rows).reshape(-1, photos.CHANNELS, photos.SIDE, photos.SIDE)
+
+    return TorchData(
+        given.name,
+        patches(given.train_inputs),
+        torch.from_numpy(given.train_labels),
+        patches(given.test_inputs),
+        torch.from_numpy(given.test_labels),
+        photos.CHANNELS,
+        photos.CLASSES,
     )
 
 
@@ -155,10 +181,10 @@ def read(path: Path | None) -> tuple[str, bytes]:
     return name, words.encode("ascii", "replace")
 
 
-def _hdc() -> nn.Module:
+def _hdc(channels: int, classes: int) -> nn.Module:
     from torch import nn
 
-    layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise((SIDE * SIDE, *HIDDEN, CLASSES))]
+    layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise((channels * SIDE * SIDE, *HIDDEN, classes))]
     for layer in layers:
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         nn.init.zeros_(layer.bias)
@@ -166,32 +192,31 @@ def _hdc() -> nn.Module:
     return nn.Sequential(nn.Flatten(), *activated[:-1])
 
 
-def _convnet() -> nn.Module:
+def _convnet(inputs: int, classes: int) -> nn.Module:
     from torch import nn
 
     layers: list[nn.Module] = []
-    inputs = 1
     for channels, stride in _CONVNET:
         layers += [*normalised(inputs, channels, stride=stride), nn.ReLU()]
         inputs = channels
-    return nn.Sequential(*layers, *_head(inputs))
+    return nn.Sequential(*layers, *_head(inputs, classes))
 
 
-def _resnet() -> nn.Module:
+def _resnet(colours: int, classes: int) -> nn.Module:
     from torch import nn
 
     inputs = _RESNET[0][0]
-    layers: list[nn.Module] = [*normalised(1, inputs, stride=2), nn.ReLU()]
+    layers: list[nn.Module] = [*normalised(colours, inputs, stride=2), nn.ReLU()]
     for channels, stride in _RESNET:
         layers.append(basic_block(inputs, channels, stride))
         inputs = channels
-    return nn.Sequential(*layers, *_head(inputs))
+    return nn.Sequential(*layers, *_head(inputs, classes))
 
 
-def _head(inputs: int) -> list[nn.Module]:
+def _head(inputs: int, classes: int) -> list[nn.Module]:
     from torch import nn
 
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, CLASSES)]
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]
 
 
 def normalised(inputs: int, channels: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
@@ -260,10 +285,10 @@ def _transformer() -> nn.Module:
     return Characters()
 
 
-_NETWORKS: dict[str, Callable[[], nn.Module]] = {
+_NETWORKS: dict[str, Callable[[int, int], nn.Module]] = {
     "hdc": _hdc,
     "convnet": _convnet,
     "resnet": _resnet,
-    "transformer": _transformer,
+    "transformer": lambda _channels, _classes: _transformer(),
 }
 NAMES = tuple(_NETWORKS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests import needs
-from tests.facades.compare import ComparisonPlan, Evaluation, TrainingResult, TrainingResults, plan
+from tests.facades.commands import main
+from tests.facades.compare import ComparisonPlan, Evaluation, TrainingResult, TrainingResults, photos, plan
 
 needs.module("torch")
 
@@ -34,6 +36,27 @@ def test_a_training_is_measured_and_drawn(softnic: Softnic, tmp_path: Path) -> N
     assert {path.name for path in out.iterdir()} == {
         *("summary.csv", "curves.csv", "transformer.png", "compare-transformer.json"),
     }
+
+
+def test_missing_photographs_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none_installed(package: str) -> Path:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    wanted = ["compare", "--preset", "quick", "--model", "resnet", "--method", "exact"]
+    monkeypatch.setattr(photos, "FILES", ("skimage/data/retina.jpg",))
+    monkeypatch.setattr(photos, "files", none_installed)
+    assert main(wanted) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"softnic compare: the module skimage is not installed: {sys.executable} -m pip install 'scikit-image>=0.22'"
+    )
+    monkeypatch.setattr(photos, "files", lambda package: tmp_path / package)
+    assert main(wanted) == 1
+    path = tmp_path / "skimage" / "data" / "retina.jpg"
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"softnic compare: {path}: the installed package lacks this photograph"
+    )
 
 
 def kept_results(directory: Path) -> list[str]:

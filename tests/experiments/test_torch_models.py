@@ -85,6 +85,22 @@ def test_small_images_are_enlarged_and_in_the_same_order() -> None:
     assert len(data.train_labels) == 1437
 
 
+def test_networks_follow_the_photographs_colours_and_classes() -> None:
+    needs.module("sklearn")
+    needs.module("skimage")
+    data = torch_models.photographs()
+    assert (data.name, data.channels, data.classes) == ("photos", 3, 10)
+    assert data.train_inputs.shape == (20_000, 3, 32, 32)
+    assert data.test_inputs.shape == (4_000, 3, 32, 32)
+    assert sorted(set(data.train_labels.tolist())) == sorted(set(data.test_labels.tolist())) == list(range(10))
+    for name in ("convnet", "resnet"):
+        outputs = torch_models.build(name, channels=data.channels, classes=data.classes)(data.train_inputs[:4])
+        assert outputs.shape == (4, data.classes)
+    first = SIZES["resnet"] + 2 * 9 * 32
+    assert torch_models.parameters("resnet", data.channels, data.classes) == first
+    assert torch_models.parameters("resnet", data.channels, 12) == first + 2 * 129
+
+
 def test_too_little_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "short"
     path.write_text("too short")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.experiments import methods, torch_hooks, torch_models
+from softnic.experiments import methods, photos, torch_hooks, torch_models
 from softnic.experiments.compare import advice, link_report, page, plan, report, run, summary
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
@@ -30,6 +30,7 @@ __all__ = [
     "link_report",
     "methods",
     "page",
+    "photos",
     "plan",
     "report",
     "run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from softnic.experiments import kept, pages, torch_models
+from softnic.experiments import kept, pages, photos, torch_models
 from softnic.experiments.compare import advice, link_report
 from softnic.experiments.compare.advice import Advice, ModelSummary, is_ours
 from softnic.experiments.compare.check import CHECKED, StepTime
@@ -60,7 +60,7 @@ def _summary(job: TrainingJob, results: Sequence[TrainingResult]) -> ModelSummar
     return ModelSummary(
         model=job.model,
         data=job.data or ("Python's language reference" if text else "scikit-learn's digits"),
-        parameters=torch_models.parameters(job.model),
+        parameters=_parameters(job),
         compute_s=exact.last.compute_s,
         workers=job.workers,
         batch=job.training.batch,
@@ -68,6 +68,12 @@ def _summary(job: TrainingJob, results: Sequence[TrainingResult]) -> ModelSummar
         took_s=sum(result.took_s for result in results),
         methods=summaries(results, job.model),
     )
+
+
+def _parameters(job: TrainingJob) -> int:
+    if job.learns_photographs:
+        return torch_models.parameters(job.model, photos.CHANNELS, photos.CLASSES)
+    return torch_models.parameters(job.model)
 
 
 def regions(directory: Path) -> dict[str, str]:

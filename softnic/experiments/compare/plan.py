@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from softnic.experiments import torch_models
+from softnic.experiments import photos, torch_models
 
+LEARN_PHOTOGRAPHS = ("resnet",)
+"""Models that learn softnic.experiments.photos; the others learn text or digits."""
 _RISING_SHARE = 0.05
 
 
@@ -56,7 +58,7 @@ FULL: Mapping[str, Training] = {
     "resnet": Training(batch=32, steps=800, rate=0.05, looks=10),
     "transformer": Training(batch=8, steps=2000, rate=0.2, looks=10),
 }
-"""With four workers 1.7 to 2.5 passes over MNIST, and ten over the language reference."""
+"""With four workers 2.1 to 2.5 passes over MNIST, five over the photographs, and ten over the language reference."""
 SHORT: Mapping[str, Training] = {
     "hdc": replace(FULL["hdc"], steps=300, looks=5),
     "convnet": replace(FULL["convnet"], steps=250, looks=5),
@@ -120,12 +122,18 @@ class ComparisonPlan:
     """By model."""
     workers: int = 4
     images: str | None = None
-    """Directory of MNIST's files; None: scikit-learn's digits."""
+    """Directory of MNIST's files; None: scikit-learn's digits. Not for LEARN_PHOTOGRAPHS."""
     text: str | None = None
     """Text file; None: Python's language reference."""
     seeds: tuple[int, ...] = (7,)
     link: Mapping[str, str] = field(default_factory=dict)
     """Properties of emulated links; empty: links as fast as the machine."""
+
+    def data_of(self, model: str) -> str | None:
+        """Return what a job of this model has as `data`."""
+        if torch_models.reads_text(model):
+            return self.text
+        return photos.NAME if model in LEARN_PHOTOGRAPHS else self.images
 
     def jobs(self) -> list[TrainingJob]:
         """Return one job for each seed, model and method."""
@@ -135,7 +143,7 @@ class ComparisonPlan:
                 method=method,
                 training=training,
                 workers=self.workers,
-                data=self.text if torch_models.reads_text(model) else self.images,
+                data=self.data_of(model),
                 seed=seed,
             )
             for seed in self.seeds
@@ -153,12 +161,17 @@ class TrainingJob:
     training: Training
     workers: int
     data: str | None
+    """Path of a text or of MNIST's files; "photos"; None: what Python or scikit-learn ships."""
     seed: int
 
     @classmethod
     def from_json(cls, text: str) -> TrainingJob:
         given = json.loads(text)
         return cls(**{**given, "training": Training(**given["training"])})
+
+    @property
+    def learns_photographs(self) -> bool:
+        return self.data == photos.NAME
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))

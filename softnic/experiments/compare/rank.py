@@ -37,10 +37,12 @@ def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str, *, l
     def new_communicator(purpose: str) -> Communicator:
         return init_communicator(store, rank, ranks, name=f"{name}/{purpose}")
 
-    data = _data(job.data, text=torch_models.reads_text(job.model))
+    data = _data(job.data, text=torch_models.reads_text(job.model), photographs=job.learns_photographs)
     comm = new_communicator("training")
     rate_at = job.training.linear_rate_at if linear else job.training.rate_at
-    replica = TorchReplica(torch_models.build(job.model, job.seed), rate_at, job.training.momentum)
+    replica = TorchReplica(
+        torch_models.build(job.model, job.seed, data.channels, data.classes), rate_at, job.training.momentum
+    )
     method = methods.gradient_method(job.method)
     with methods.strategy(job.method, method, replica, comm, new_communicator) as strategy:
         training = RankTraining(job, data, comm, replica, strategy, method)
@@ -64,8 +66,10 @@ def _usage() -> Usage:
 
 
 @lru_cache
-def _data(path: str | None, *, text: bool) -> torch_models.TorchData:
+def _data(path: str | None, *, text: bool, photographs: bool) -> torch_models.TorchData:
     """Load the data once for all trainings."""
+    if photographs:
+        return torch_models.photographs()
     return (torch_models.text if text else torch_models.images)(None if path is None else Path(path))
 
 

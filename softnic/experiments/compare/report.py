@@ -170,7 +170,7 @@ def draw_curves(model: str, results: Sequence[TrainingResult], path: Path) -> No
 
 def _title(plan: ComparisonPlan, model: str) -> str:
     text = torch_models.reads_text(model)
-    path, default = (plan.text, "Python's language reference") if text else (plan.images, "digits")
+    path, default = plan.data_of(model), "Python's language reference" if text else "digits"
     training = plan.trainings[model]
     return (
         f"{model} on {default if path is None else Path(path).name}: {plan.workers} ranks x {training.batch} samples, "

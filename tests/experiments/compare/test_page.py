@@ -45,6 +45,13 @@ def test_results_of_another_schedule_are_left_out(tmp_path: Path) -> None:
     assert (summary.parameters, summary.steps, summary.workers) == (1_149_010, 1500, 4)
 
 
+def test_a_network_that_learns_photographs_has_weights_for_colours(tmp_path: Path) -> None:
+    (job,) = plan.ComparisonPlan(("exact",), {"resnet": plan.FULL["resnet"]}, images="/mnist").jobs()
+    TrainingResults(tmp_path, {}).keep(job, replace(EXACT, model="resnet"))
+    (summary,) = page.summarised(tmp_path)
+    assert (summary.data, summary.parameters) == ("photos", 308_650)
+
+
 def test_a_checkout_is_rebuilt(tmp_path: Path) -> None:
     needs.module("matplotlib")
     results = tmp_path / page.RESULTS

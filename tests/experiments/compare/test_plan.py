@@ -66,6 +66,24 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
     assert both == [*jobs, *(replace(job, seed=8) for job in jobs)]
 
 
+def test_the_residual_network_learns_photographs_and_the_others_what_is_given() -> None:
+    given = replace(PLAN, trainings={"resnet": TRAINING, "convnet": TRAINING}, methods=("exact",))
+    resnet, convnet = given.jobs()
+    assert (resnet.data, resnet.portable().data, resnet.learns_photographs) == ("photos", "photos", True)
+    assert (convnet.data, convnet.learns_photographs) == ("/mnist", False)
+    (title, *_) = _shown(replace(given, images=None), "resnet")
+    assert title.startswith("resnet on photos: 4 ranks")
+    (title, *_) = _shown(replace(given, images=None), "convnet")
+    assert title.startswith("convnet on digits: 4 ranks")
+
+
+def _shown(given: ComparisonPlan, model: str) -> list[str]:
+    """Return the lines of a report without results."""
+    out = io.StringIO()
+    report.report(Comparison(given), model).show(Console(file=out, width=200))
+    return out.getvalue().splitlines()
+
+
 def test_presets_have_all_models_and_known_methods() -> None:
     for preset in plan.PRESETS.values():
         assert set(preset.models) <= set(preset.trainings) == set(torch_models.NAMES)

@@ -155,7 +155,7 @@ def trained(context: Context, model: str, trainings: Mapping[str, str], what: st
         for seed in seeds(context):
             for name, method in trainings.items():
                 context.progress(f"{what}: {TITLES[model]}, {name}, seed {seed}, {own.steps} steps")
-                job = TrainingJob(model, method, own.training, own.workers, str(context.data_path), seed)
+                job = TrainingJob(model, method, own.training, own.workers, str(context.data_path.absolute()), seed)
 
                 def measure(job: TrainingJob = job) -> MethodTraining:
                     result, ranks = nodes.train(job, lambda _what: None, linear=True)
