@@ -1,6 +1,8 @@
 """Fixtures and hooks of all tests, which must not depend on the speed of the machine."""
 
+import atexit
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +23,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup did; programs tha
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if len(tempfile.gettempdir()) > 20:  # the path of a Unix socket in `tmp_path` must fit into 107 bytes
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/tmp")
+if "TORCH_FR_DUMP_TEMP_FILE" not in os.environ:  # process groups that fail write their last calls there
+    calls = tempfile.mkdtemp(prefix="calls-")
+    atexit.register(shutil.rmtree, calls, ignore_errors=True)
+    os.environ["TORCH_FR_DUMP_TEMP_FILE"] = f"{calls}/rank_"
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -289,7 +289,7 @@ class OffloadedCollectives:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"not a work request: {error}") from None
         if isinstance(request, CancelRequest):
-            engine.cancel(request.number, now)
+            engine.cancel(request, now)
         elif engine.failure is not None:
             if isinstance(request, WorkRequest) and len(communicator.at_the_end) < MAX_OPERATIONS:
                 communicator.at_the_end.append(OperationInfo(request.number, header_of(request).describe(), 0.0, 0, 0))

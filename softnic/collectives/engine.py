@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from softnic.collectives.collective_op import CollectiveOp
-from softnic.collectives.framing import MAX_TEXT
+from softnic.collectives.framing import MAX_TEXT, shortened
 from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.message_op import MessageOp
 from softnic.collectives.messages import CollectiveHeader, EngineAbort, pack
@@ -22,6 +22,7 @@ from softnic.collectives.steps import EngineOp
 from softnic.collectives.stream import Look, PeerStream
 from softnic.ipc.work_queue import (
     MAX_WORK_REQUESTS,
+    CancelRequest,
     RecvRequest,
     SendRequest,
     StagedPart,
@@ -216,10 +217,14 @@ class CollectiveEngine:
         op.start(peer.queues[1 + bool(request.codec)])
         self.steps.count_done(op)
 
-    def cancel(self, number: int, now: float) -> None:
+    def cancel(self, request: CancelRequest, now: float) -> None:
         """Give up an operation, and with it the communicator; ignored where all of it has arrived."""
-        op = self._active.get(number)
-        if op is not None and op.c.pending:
+        op = self._active.get(request.number)
+        if op is None or not op.c.pending:
+            return
+        if request.rank in self._peers:
+            self.fail(now, request.rank, shortened(request.text))
+        else:
             self.fail(now, self.rank, f"rank {self.rank} cancelled {op.call}")
 
     # Progress

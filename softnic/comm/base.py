@@ -100,12 +100,13 @@ class Base(Handle):
     @property
     def connected(self) -> bool:
         """Whether the ranks have connected."""
-        return self._state.connected
+        return self._state.connections is not None
 
     @property
     def executed(self) -> bool:
         """Whether NICs execute this communicator's collectives: not before the ranks connect, nor with one rank."""
-        return self._state.executed
+        connections = self._state.connections
+        return connections is not None and connections.queue is not None
 
     @property
     def ended(self) -> bool:

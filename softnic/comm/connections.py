@@ -12,6 +12,7 @@ from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.bootstrap.presence import Presence
+from softnic.comm.diagnosis.explanation import MORE, why_mismatched
 from softnic.comm.errors import CommError
 from softnic.comm.matching import Matcher
 from softnic.comm.nic_memory import NicMemory
@@ -45,6 +46,8 @@ class CommConnections:
         self.queue: OffloadQueue | None = None
         """Work requests to the NIC; None: this rank is alone."""
         self.memory: NicMemory | None = None
+        self.nic = ""
+        """Control socket of the NIC; empty: there is none."""
         self.scratch = Scratch()
         self._default_codec = "raw"
         self.engine = MessageEngine(self.progress, self.matcher, self._no_call)
@@ -70,6 +73,7 @@ class CommConnections:
         nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds])
         leases = [connection for connections in by_kind.values() for connection in connections.values()]
         self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat(), leases, owner)
+        self.nic = nic.path
         self.memory = NicMemory(nic.number, self.scratch)
         self.progress.queue = self.queue
         self.progress.heartbeat = nic.heartbeat()
@@ -88,6 +92,12 @@ class CommConnections:
     def calls(self) -> int:
         """Number of collectives posted so far."""
         return 0 if self.queue is None else self.queue.posted
+
+    def explain(self, failure: Failure) -> Failure:
+        """Return a failure of the work queue as other ranks report it, with the rank whose call differs."""
+        explained = self.progress.explain(failure)
+        why = "" if not self.nic or MORE in explained.text else why_mismatched(self.nic)
+        return Failure(explained.rank, f"{explained.text}: {why}") if why else explained
 
     def hang_up(self, why: Failure) -> None:
         """Send nothing more, and have the NIC execute nothing more."""

@@ -267,7 +267,7 @@ class OffloadQueue:
         pending = self.pending
         if pending is not None:
             with suppress(OSError):
-                self._connection.send(work_queue.encode(CancelRequest(pending.number)))
+                self._connection.send(work_queue.encode(CancelRequest(pending.number, *failure)))
         if self.failure is None:
             self._settle_all(failure)
         if pending is not None:

@@ -22,6 +22,7 @@ from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
+from softnic.comm.diagnosis.explanation import why_stuck
 from softnic.comm.errors import ArgumentError
 from softnic.comm.matching import Matcher
 from softnic.comm.waiting import Waker
@@ -97,12 +98,26 @@ class ProgressLoop:
         """End the communicator on all ranks. Not while `run` runs."""
         self._state.abort(text)
 
-    def wait_for_wake(self) -> None:
-        """Wait until `wake` is called, while nothing is in progress."""
+    def why_stuck(self) -> str:
+        """Return what the calls in progress wait for (diagnosis/explanation.py). Takes a fraction of a second."""
+        connections = self._state.connections
+        return why_stuck(connections.nic) if connections is not None and connections.nic else ""
+
+    def wait_for_wake(self, limit_s: float) -> None:
+        """Wait until `wake` is called, or for `limit_s`, while nothing is in progress."""
         poll = select.poll()
         poll.register(self._waker.fd, select.POLLIN)
-        poll.poll()
-        self._waker.clear()
+        if poll.poll(limit_s * 1000):
+            self._waker.clear()
+
+    def has_failed(self) -> bool:
+        """Return whether NICs have ended the communicator, while no call of another thread waits for them."""
+        connections = self._state.connections
+        queue = None if connections is None else connections.queue
+        if queue is None or queue.pending is not None:
+            return False
+        queue.advance()
+        return queue.failure is not None
 
     def run(self, name: str, turn: Callable[[], bool]) -> None:
         """Call `turn`, which may start and check anything, whenever something has happened, until it returns True.

@@ -103,16 +103,13 @@ class CommunicatorState:
         _open_states.add(self)
 
     def _join(self) -> None:
-        with suppress(Exception), self.call("Init"):  # a failure is kept for the next call
-            pass
+        with suppress(Exception), self.call("Init"):
+            pass  # a failure is kept for the next call
 
     @property
-    def connected(self) -> bool:
-        return self._connections is not None
-
-    @property
-    def executed(self) -> bool:
-        return self._connections is not None and self._connections.queue is not None
+    def connections(self) -> CommConnections | None:
+        """None: not made yet, or closed."""
+        return self._connections
 
     @property
     def ended(self) -> bool:
@@ -311,7 +308,7 @@ class CommunicatorState:
         if connections is None or self._ended or not self._lock.acquire(blocking=False):
             return failure  # another thread is in a call, and reads the report
         try:
-            return connections.progress.explain(failure)
+            return connections.explain(failure)
         finally:
             self._lock.release()
 

@@ -33,6 +33,8 @@ class NicConnection:
     """Returns the NIC's number of a region of registered memory. Raises OSError."""
     heartbeat: Callable[[], Heartbeat | None] = lambda: None
     """Returns a new heartbeat. Raises OSError."""
+    path: str = ""
+    """The NIC's control socket; empty: it has none."""
 
 
 class Transport:
@@ -120,7 +122,8 @@ class Transport:
         try:
             socket_state.client(path).call(control.Join(rank, *numbers), nics.fileno())
             ours.setblocking(False)
-            return NicConnection(ours, partial(regions.number, path=path), lambda: Heartbeat(path, time.monotonic()))
+            number = partial(regions.number, path=path)
+            return NicConnection(ours, number, lambda: Heartbeat(path, time.monotonic()), path)
         except BaseException:
             ours.close()
             raise

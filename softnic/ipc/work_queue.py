@@ -66,6 +66,10 @@ class CancelRequest(msgspec.Struct, frozen=True, tag=2, array_like=True):
     request is complete."""
 
     number: int
+    rank: int | None = None
+    """The rank at fault, as the process has noticed; None, or its own rank: it gives up by itself."""
+    text: str = ""
+    """What has happened to another rank."""
 
 
 class WorkCompletion(msgspec.Struct, frozen=True, tag=3, array_like=True):

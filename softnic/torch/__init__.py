@@ -3,12 +3,13 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, work, work_items, group_thread, compression,
-sparse, identity, backend, layers, sharded, and the public functions below.
+Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, flight_recorder, work, work_items,
+group_thread, compression, sparse, identity, backend, layers, sharded, and the public functions below.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,12 +25,13 @@ from softnic.comm.errors import CommError
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name, copy_codec_name
+from softnic.torch.flight_recorder import recorder
 from softnic.torch.layers import LayerCodecs, layers_hook
 from softnic.torch.sharded import compress_shards
 from softnic.torch.untraced import untraced
 from softnic.torch_backend import register_backend
 
-__all__ = ["communicator", "compress", "register"]
+__all__ = ["communicator", "compress", "dump_fr_trace", "register"]
 
 _CONNECT_S = 60.0
 """Time limit for ranks to connect, unless the group's timeout is shorter."""
@@ -161,6 +163,20 @@ def _compress_replicas(
     if compression.weights is not None:
         group.compression = replace(group.compression, weights=compression.weights)
     model.register_comm_hook(state, layers_hook)
+
+
+def dump_fr_trace() -> bytes:
+    """Return the last calls of all process groups of this process, in the format of torch's flight recorder.
+
+    The same is written to a file when a group ends by an error (flight_recorder.py).
+
+    Returns
+    -------
+    bytes
+        A pickled dictionary, as from torch's function of this name for its own backends: `torchfrtrace` reads a
+        directory of such files, one of each rank, named by a prefix and the rank.
+    """
+    return pickle.dumps(recorder.dump())
 
 
 def register() -> None:

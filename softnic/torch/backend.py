@@ -38,6 +38,7 @@ from softnic.torch.arguments import (
     tensor_list,
 )
 from softnic.torch.compression import EXACT, Compression
+from softnic.torch.flight_recorder import GroupCalls, recorder
 from softnic.torch.group_thread import GroupThread
 from softnic.torch.identity import Identity
 from softnic.torch.reduction import Reduction, reduction_of
@@ -65,6 +66,7 @@ class SoftnicGroup(Identity):
         self._store = store
         self._communicator: Communicator | None = None
         self._timeout_s = timeout.total_seconds()
+        self._calls = GroupCalls(recorder, self, comm.rank)
         self._thread = GroupThread(comm, f"group {name}")
 
     def set_timeout(self, timeout: timedelta) -> None:
@@ -93,10 +95,12 @@ class SoftnicGroup(Identity):
         return self._communicator
 
     def _submit(
-        self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], opts: Any, timeout: Any = None
+        self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], opts: Any, timeout: Any = None, **more: Any
     ) -> SoftnicWork:
+        """Start a call. `more` is for its record: inputs, if they are not the outputs, and the peer of a message."""
         waits = getattr(opts, "asyncOp", True) is False
-        return self._thread.submit(call, items, outputs, seconds(opts, timeout, self._timeout_s), waits=waits)
+        record = self._calls.record(call, outputs, seconds(opts, timeout, self._timeout_s), **more)
+        return self._thread.submit(record, items, outputs, waits=waits)
 
     # -- reductions --------------------------------------------------------------------------------------------------
 
@@ -172,7 +176,7 @@ class SoftnicGroup(Identity):
         check_one_per_rank("reduce_scatter", given, self._size)
         check_alike("reduce_scatter", output, given[self._rank])
         item = self._scattered(output, given, [tensor.numel() for tensor in given], reduce_op(opts))
-        return self._submit("reduce_scatter", [item], [output], opts, timeout)
+        return self._submit("reduce_scatter", [item], [output], opts, timeout, inputs=given)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
         """Give rank r the sum of the r-th of the equal parts of every rank's tensor."""
@@ -185,7 +189,7 @@ class SoftnicGroup(Identity):
         for output, given in zip(tensor_list(outputs), tensor_list(inputs), strict=True):
             check_alike("reduce_scatter_tensor", given, output, self._size)
             items.append(self._scattered(output, [given], [output.numel()] * self._size, reduce_op(opts)))
-        return self._submit("reduce_scatter_tensor", items, outputs, opts)
+        return self._submit("reduce_scatter_tensor", items, outputs, opts, inputs=inputs)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -193,7 +197,7 @@ class SoftnicGroup(Identity):
         """Do as reduce_scatter_single, with a compression other than the group's."""
         check_alike("reduce_scatter_tensor", given, output, self._size)
         item = self._scattered(output, [given], [output.numel()] * self._size, op, by)
-        return self._submit("reduce_scatter_tensor", [item], [output], None)
+        return self._submit("reduce_scatter_tensor", [item], [output], None, inputs=[given])
 
     def _scattered(
         self, output: Tensor, given: Tensors, counts: list[int], op: Any, by: Compression | None = None
@@ -259,13 +263,13 @@ class SoftnicGroup(Identity):
         self, outputs: Sequence[Any], inputs: Tensor | Tensors, opts: Any = None, timeout: Any = None
     ) -> SoftnicWork:
         """Give every rank's tensor to every rank."""
-        targets = flat_list(outputs)
-        return self._submit("all_gather", [self._gathered(targets, only_tensor(inputs))], [targets], opts, timeout)
+        targets, given = flat_list(outputs), only_tensor(inputs)
+        return self._submit("all_gather", [self._gathered(targets, given)], [targets], opts, timeout, inputs=[given])
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> SoftnicWork:
         """Store the i-th tensor of rank r in `outputs[r][i]`."""
         items = [self._gathered([row[index] for row in outputs], given) for index, given in enumerate(inputs)]
-        return self._submit("all_gather_coalesced", items, list(outputs), opts)
+        return self._submit("all_gather_coalesced", items, list(outputs), opts, inputs=inputs)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
         """Store every rank's tensor in the equal parts of one."""
@@ -278,14 +282,16 @@ class SoftnicGroup(Identity):
         for output, given in zip(tensor_list(outputs), tensor_list(inputs), strict=True):
             check_alike("all_gather_into_tensor", output, given, self._size)
             items.append(self._joined([output], given))
-        return self._submit("all_gather_into_tensor", items, outputs, opts)
+        return self._submit("all_gather_into_tensor", items, outputs, opts, inputs=inputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
     def gather_shards(self, output: Tensor, given: Tensor, by: Compression) -> SoftnicWork:
         """Do as all_gather_single, with a compression other than the group's."""
         check_alike("all_gather_into_tensor", output, given, self._size)
-        return self._submit("all_gather_into_tensor", [self._joined([output], given, by)], [output], None)
+        return self._submit(
+            "all_gather_into_tensor", [self._joined([output], given, by)], [output], None, inputs=[given]
+        )
 
     def _gathered(self, targets: Tensors, given: Tensor) -> WorkItem:
         check_one_per_rank("all_gather", targets, self._size)
@@ -314,15 +320,15 @@ class SoftnicGroup(Identity):
 
     def send(self, tensors: Tensor | Tensors, destination: int, tag: int = 0) -> SoftnicWork:
         op = P2POp(check_rank("destination", destination, self._size), check_tag(tag), only_tensor(tensors))
-        return self._submit("send", [P2PBatch([op], [])], [op.tensor], None)
+        return self._submit("send", [P2PBatch([op], [])], [op.tensor], None, peer=op.peer)
 
     def recv(self, tensors: Tensor | Tensors, source: int, tag: int = 0) -> SoftnicWork:
         op = P2POp(check_rank("source", source, self._size), check_tag(tag), only_tensor(tensors))
-        return self._submit("recv", [P2PBatch([], [op])], [op.tensor], None)
+        return self._submit("recv", [P2PBatch([], [op])], [op.tensor], None, peer=op.peer)
 
     def recv_anysource(self, tensors: Tensor | Tensors, tag: int = 0) -> SoftnicWork:
         op = P2POp(MPI.ANY_SOURCE, check_tag(tag), only_tensor(tensors))
-        return self._submit("recv", [P2PBatch([], [op])], [op.tensor], None)
+        return self._submit("recv", [P2PBatch([], [op])], [op.tensor], None, peer=op.peer)
 
     def gather(self, outputs: Sequence[Any], inputs: Tensor | Tensors, opts: Any, timeout: Any = None) -> SoftnicWork:
         """Give every rank's tensor to the root."""
@@ -333,7 +339,7 @@ class SoftnicGroup(Identity):
         for target in targets:
             check_alike("gather", target, given)
         items = self._exchange({root: given}, dict(enumerate(targets)))
-        return self._submit("gather", items, [targets], opts, timeout)
+        return self._submit("gather", items, [targets], opts, timeout, inputs=[given])
 
     def scatter(self, outputs: Tensor | Tensors, inputs: Sequence[Any], opts: Any, timeout: Any = None) -> SoftnicWork:
         """Give each rank one of the root's tensors."""
@@ -344,7 +350,7 @@ class SoftnicGroup(Identity):
         for tensor in given:
             check_alike("scatter", output, tensor)
         items = self._exchange(dict(enumerate(given)), {root: output})
-        return self._submit("scatter", items, [output], opts, timeout)
+        return self._submit("scatter", items, [output], opts, timeout, inputs=given)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None, timeout: Any = None) -> SoftnicWork:
         """Give rank r every rank's r-th tensor."""
@@ -352,7 +358,7 @@ class SoftnicGroup(Identity):
         check_one_per_rank("all_to_all", targets, self._size)
         check_one_per_rank("all_to_all", sources, self._size)
         items = self._exchange(dict(enumerate(sources)), dict(enumerate(targets)))
-        return self._submit("all_to_all", items, targets, opts, timeout)
+        return self._submit("all_to_all", items, targets, opts, timeout, inputs=sources)
 
     def all_to_all_single(
         self,
@@ -367,7 +373,7 @@ class SoftnicGroup(Identity):
         sources = split("input", given, input_sizes, self._size)
         targets = split("output", output, output_sizes, self._size)
         items = self._exchange(dict(enumerate(sources)), dict(enumerate(targets)))
-        return self._submit("all_to_all_single", items, [output], opts, timeout)
+        return self._submit("all_to_all_single", items, [output], opts, timeout, inputs=[given])
 
     alltoall_base = all_to_all_single
 

@@ -11,7 +11,9 @@ if the caller is interrupted, or does not only wait.
 from __future__ import annotations
 
 import atexit
+import math
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -22,11 +24,14 @@ import torch
 from softnic.comm import Communicator
 from softnic.comm.progress_loop import ProgressLoop
 from softnic.comm.scratch import Scratch
+from softnic.torch.flight_recorder import CallRecord, recorder
 from softnic.torch.work import SoftnicWork
 from softnic.torch.work_items import ExecContext, WorkItem
 
 _CLOSE_S = 5.0
 """Time limit of `close` for the thread to end."""
+_IDLE_S = 1.0
+"""How often an idle thread looks whether another rank has ended the group."""
 
 
 class _PendingCall:
@@ -45,6 +50,7 @@ class _PendingCall:
 
     def start(self, context: ExecContext) -> None:
         self.started = True
+        self.work.record.start()
         for item in self.items:
             item.start(context)
 
@@ -72,6 +78,8 @@ class GroupThread:
         """Whether the thread has calls in progress."""
         self._reason = ""
         """Why no further call is accepted."""
+        self._written = ""
+        """Where the last calls are, after an error (flight_recorder.py)."""
         self._closing = False
         self._aborted = False
         self._thread = threading.Thread(target=self._serve, name=f"softnic-{name}", daemon=True)
@@ -79,20 +87,20 @@ class GroupThread:
         _open.add(self)
 
     def submit(
-        self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], timeout_s: float, *, waits: bool = False
+        self, record: CallRecord, items: Sequence[WorkItem], outputs: Sequence[Any], *, waits: bool = False
     ) -> SoftnicWork:
-        """Start a call and return its Work. `call` names it in errors. `waits`: the caller waits for it at once."""
-        work = SoftnicWork(call, outputs, timeout_s, self.abort)
+        """Start a call and return its Work. `waits`: the caller waits for it at once."""
+        work = SoftnicWork(record, outputs, self.expire)
         pending = _PendingCall(work, items)
         with self._lock:
             if not self._reason and waits and self._is_idle and all([item.can_wait for item in items]):
                 self._start_in_caller(pending)
             elif not self._reason:
                 self._new.append(pending)
-            reason = self._reason
-        if reason:
-            work.fail(f"{work.call}: {reason}")
-        if reason or not pending.started:
+            ended = bool(self._reason)
+        if ended:
+            self._fail(work)
+        if ended or not pending.started:
             self._loop.wake()
         return work
 
@@ -105,6 +113,12 @@ class GroupThread:
         self._aborted = True
         self._end(reason)
         self._loop.wake()
+
+    def expire(self, work: SoftnicWork, limit_s: float) -> None:
+        """End the group on all ranks because a call took too long, for a reason that NICs are asked for."""
+        reason = self._too_long(work, limit_s)
+        if not work.is_settled:
+            self.abort(reason)
 
     def close(self) -> None:
         """End the group on this rank after the calls in progress. Other ranks may continue without this one."""
@@ -126,7 +140,7 @@ class GroupThread:
             with torch.inference_mode():
                 call.start(self._context)
         except Exception as error:
-            self._reason = str(error)
+            self._end_locked(str(error))
             return
         self._of_callers.add(call)
         call.work.leave_to_caller(lambda limit_s: self._wait_in_caller(call, limit_s), lambda: self._take_over(call))
@@ -139,7 +153,7 @@ class GroupThread:
                     call.finish()
         except Exception as error:
             self._end(str(error))
-            call.work.fail(f"{call.work.call}: {self._reason}")
+            self._fail(call.work)
             self._loop.wake()
         finally:
             if not call.work.is_settled:
@@ -188,7 +202,11 @@ class GroupThread:
                 if self._closing or self._reason:
                     self._reason = self._reason or "it was destroyed"
                     return False
-            self._loop.wait_for_wake()
+            self._loop.wait_for_wake(_IDLE_S)
+            if not self._written and self._loop.has_failed():
+                self._written = (
+                    recorder.write()
+                )  # this rank may be the one that others waited for: before its next call
 
     def _turn(self) -> bool:
         """Start new calls and complete those that are done. Returns whether none is left."""
@@ -202,11 +220,35 @@ class GroupThread:
         for call in [call for call in self._calls if call.done]:
             call.finish()
             self._calls.remove(call)
+        self._check_timeouts()
         return not self._calls and not self._new
+
+    def _check_timeouts(self) -> None:
+        """Raise an error for a call whose Future has waited too long. Called at least twice a second."""
+        late = [call.work for call in self._calls if call.work.expires_at < math.inf]
+        if late and time.monotonic() > (work := min(late, key=lambda each: each.expires_at)).expires_at:
+            self._aborted = True
+            raise RuntimeError(self._too_long(work, work.timeout_s))
+
+    def _too_long(self, work: SoftnicWork, limit_s: float) -> str:
+        """Return the reason of a timeout: what the call waits for, as its items and the NICs know."""
+        items = [item for call in list(self._calls) if call.work is work for item in call.items]
+        known = [*dict.fromkeys(item.waits_for for item in items), self._loop.why_stuck()]
+        return ": ".join([f"{work.call} took longer than the timeout of {limit_s:g} s", *filter(None, known)])
 
     def _end(self, reason: str) -> None:
         with self._lock:
-            self._reason = self._reason or reason
+            self._end_locked(reason)
+
+    def _end_locked(self, reason: str) -> None:
+        """End the group by an error: no further call is accepted, and the calls so far are written to a file."""
+        if not self._reason:
+            self._reason = reason
+            self._written = self._written or recorder.write()
+
+    def _fail(self, work: SoftnicWork) -> None:
+        more = f" (torchfrtrace reads {self._written})" if self._written else ""
+        work.fail(f"{work.call}: {self._reason}{more}")
 
     def _fail_all(self) -> None:
         with self._lock:
@@ -214,7 +256,7 @@ class GroupThread:
             self._calls.clear()
             self._new.clear()
         for call in calls:
-            call.work.fail(f"{call.work.call}: {self._reason}")
+            self._fail(call.work)
 
 
 _open: weakref.WeakSet[GroupThread] = weakref.WeakSet()

@@ -7,6 +7,7 @@ and would block the group's thread.
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
@@ -17,20 +18,23 @@ from typing import Any
 import torch.distributed as dist
 from torch.futures import Future
 
+from softnic.torch.flight_recorder import CallRecord
 from softnic.torch.untraced import Untraced
-
-Expire = Callable[[str], None]
-"""Ends the process group; the argument is the reason."""
 
 
 class SoftnicWork(Untraced, dist.Work):
-    """One call of a process group. `call` names it in errors; `outputs` are the tensors that it fills."""
+    """One call of a process group, whose progress goes to its record; `outputs` are the tensors that it fills."""
 
-    def __init__(self, call: str, outputs: Sequence[Any], timeout_s: float, expire: Expire) -> None:
+    def __init__(self, record: CallRecord, outputs: Sequence[Any], expire: Expire) -> None:
         super().__init__()
-        self.call = call
+        self.record = record
+        self.call = record.call
+        self.timeout_s = record.timeout_s
+        self.expires_at = math.inf
+        """When the group's thread ends the group, if this is not complete. Only a Future has that: `wait` has its own
+        limit."""
+        self._began_at = time.monotonic()
         self._outputs = list(outputs)
-        self._timeout_s = timeout_s
         self._expire = expire
         self._done = threading.Event()
         self._error: dist.DistBackendError | None = None
@@ -55,6 +59,7 @@ class SoftnicWork(Untraced, dist.Work):
     def complete(self, source: int = -1) -> None:
         """Report that the outputs are complete. `source` is the rank that sent them, for a message."""
         self._source = source
+        self.record.complete()
         self._settle()
 
     def fail(self, text: str) -> None:
@@ -81,21 +86,22 @@ class SoftnicWork(Untraced, dist.Work):
             If the call failed; the error names the rank. Also if the timeout (of this method, or the group's) expires;
             the group is unusable then.
         """
-        limit_s = left_s = timeout.total_seconds() or self._timeout_s
+        limit_s = left_s = timeout.total_seconds() or self.timeout_s
         wait, self._wait_in_caller = self._wait_in_caller, None
         if wait is not None:
             until = time.monotonic() + limit_s
             wait(limit_s)
             left_s = max(0.0, until - time.monotonic())
         if not self._done.is_set() and not self._done.wait(left_s):
-            self._expire(f"{self.call} took longer than the timeout of {limit_s:g} s")
+            self._expire(self, limit_s)
             self._done.wait()
         self._raise()
         return True
 
     def get_future(self) -> Future[Any]:
-        """Return a future of the list of outputs."""
+        """Return a future of the list of outputs. It fails when the timeout of the call, or the group's, expires."""
         self._have_taken_over()
+        self.expires_at = self._began_at + self.timeout_s
         with self._lock:
             if self._visible is None:
                 self._future = Future()
@@ -171,3 +177,6 @@ class FutureThreads:
 
 
 future_threads = FutureThreads()
+
+Expire = Callable[[SoftnicWork, float], object]
+"""Ends the process group because a Work took longer than a time limit in seconds."""

@@ -21,6 +21,8 @@ from softnic.torch.reduction import Fold, Multiplier, divide
 from softnic.torch.staging import StagingBuffer, TensorAt
 
 Post = Callable[[Communicator, StagingBuffer], Request]
+_MOST_NAMED = 8
+"""Ranks in an error."""
 
 
 @dataclass
@@ -47,6 +49,11 @@ class WorkItem(ABC):
     def can_wait(self) -> bool:
         """Whether any thread can start it, `wait` for it and finish it."""
         return False
+
+    @property
+    def waits_for(self) -> str:
+        """What has not happened that a person would want to know beside what NICs tell; empty: nothing."""
+        return ""
 
     def wait(self, limit_s: float) -> bool:
         """Wait until it is done, or for `limit_s`; return whether it is done."""
@@ -152,6 +159,14 @@ class P2PBatch(WorkItem):
         self._ready = ReadyEvents(op.tensor for op in [*sends, *receives])
         self._outgoing: list[tuple[Sending, StagingBuffer]] = []
         self._incoming: list[tuple[Receiving, StagingBuffer, torch.Tensor]] = []
+        self._unsent: list[int] = []
+        self._missing: list[int] = []
+        """Ranks, as `done` has found."""
+
+    @property
+    def waits_for(self) -> str:
+        missing = [_ranks("no message from ", self._missing), _ranks("a message is not taken by ", self._unsent)]
+        return " and ".join(filter(None, missing))
 
     def start(self, context: ExecContext) -> None:
         for op in self._receives:
@@ -165,9 +180,11 @@ class P2PBatch(WorkItem):
 
     @property
     def done(self) -> bool:
-        return all([sending.is_complete for sending, _ in self._outgoing]) and all(
-            [receiving.is_complete for receiving, *_ in self._incoming]
-        )
+        sent = [sending.is_complete for sending, _ in self._outgoing]
+        received = [receiving.is_complete for receiving, *_ in self._incoming]
+        self._unsent = [op.peer for op, done in zip(self._sends, sent, strict=True) if not done]
+        self._missing = [op.peer for op, done in zip(self._receives, received, strict=True) if not done]
+        return not self._unsent and not self._missing
 
     def finish(self) -> None:
         for _, buffer in self._outgoing:
@@ -176,6 +193,18 @@ class P2PBatch(WorkItem):
             buffer.store([(0, tensor)], self._ready)
             buffer.free()
             self.source = receiving.source
+
+
+def _ranks(what: str, ranks: Sequence[int]) -> str:
+    """Return `what` with the first few of these ranks, MPI.ANY_SOURCE as any one; empty if there is none."""
+    if not ranks:
+        return ""
+    if min(ranks) < 0:
+        return f"{what}any rank"
+    named = ", ".join(map(str, sorted(set(ranks))[:_MOST_NAMED]))
+    more = len(set(ranks)) - _MOST_NAMED
+    text = f"{what}rank{'s' if len(set(ranks)) > 1 else ''} {named}"
+    return f"{text} and {more} more" if more > 0 else text
 
 
 class LocalTask(WorkItem):

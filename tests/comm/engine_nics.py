@@ -308,7 +308,7 @@ class EngineNics(Transport):
     def on_request(self, end: EngineEnd, request: work_queue.FromProcess) -> None:
         """Execute a request."""
         if isinstance(request, CancelRequest):
-            end.engine.cancel(request.number, time.monotonic())
+            end.engine.cancel(request, time.monotonic())
         elif isinstance(request, WorkRequest):
             size = nbytes(request)
             end.engine.post(request, self.memory(request.source, size), self.memory(request.result, size))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.collectives.group import BASE_IP, Group
 from tests.facades.collectives import links_of, operations_of
-from tests.facades.diagnosis import Kind, NicSample, WaitFinding, diagnose
+from tests.facades.diagnosis import Kind, NicSample, WaitFinding, diagnose, of_process, why_mismatched, why_stuck
 from tests.facades.ipc import CollectivesInfo, CommunicatorInfo, FailedCommunicatorInfo, OperationInfo
 from tests.facades.packet import ipv4
 
@@ -121,3 +124,29 @@ def test_a_nic_that_answers_late_is_blamed_for_what_waits_for_it() -> None:
 def test_nothing_is_found_where_nothing_waits() -> None:
     assert diagnose(samples(Group(3), known=(0, 1, 2))) == []
     assert diagnose([]) == []
+
+
+def test_only_the_communicators_that_a_process_depends_on_count_for_its_error() -> None:
+    """Processes 100 and 101 are ranks of one, 200 and 201 of another."""
+    own, other = Group(2), Group(2)
+    post(own, 0)
+    post(other, 1)
+    mine, theirs = samples(own, known=(0, 1)), samples(other, known=(0, 1))
+    seen = []
+    for one, another in zip(mine, theirs, strict=True):
+        moved = {}
+        for nic, found in another.answers.items():
+            info = msgspec.structs.replace(found.communicators[0], pid=200 + found.communicators[0].rank, links=[])
+            moved[f"other {nic}"] = msgspec.structs.replace(found, communicators=[info])
+        seen.append(NicSample({**one.answers, **moved}))
+    kept = of_process(seen, "0", 100)
+    assert {info.pid for sample in kept for each in sample.answers.values() for info in each.communicators} == {
+        100,
+        101,
+    }
+    assert first(diagnose(kept)) == (Kind.LATE_RANK, 1)
+    assert of_process(seen, "0", 999) == kept  # a process of another PID namespace
+
+
+def test_an_explanation_of_a_nic_that_is_gone_is_empty(tmp_path: Path) -> None:
+    assert why_stuck(str(tmp_path / "no.sock")) == why_mismatched(str(tmp_path / "no.sock")) == ""

@@ -260,6 +260,15 @@ def test_cancel(three: list[Nic]) -> None:
         assert arrays
 
 
+def test_a_process_that_has_lost_another_rank_says_so_to_all_nics(three: list[Nic]) -> None:
+    with group(three) as ranks:
+        arrays = post_on(ranks[:2])
+        ranks[1].socket.send(work_queue.encode(CancelRequest(1, 2, "rank 2 is gone: it did not answer")))
+        assert both_told(ranks) == WorkFailed(2, "rank 2 is gone: it did not answer")
+        assert report(three[0]).failed[-1].at_fault == report(three[1]).failed[-1].at_fault == 2
+        assert arrays
+
+
 @pytest.mark.parametrize("what", ["group socket", "words", "data"])
 def test_closing_a_connection_ends_the_group(three: list[Nic], what: str) -> None:
     before = three[2].counters()

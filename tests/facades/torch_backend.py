@@ -10,6 +10,7 @@ import torch
 from softnic.torch import gpu_copies, hooks, work_items
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import Compression
+from softnic.torch.flight_recorder import FlightRecorder, GroupCalls
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
 from softnic.torch.hooks import HookState, average, hook
 from softnic.torch.launch import fill
@@ -18,6 +19,8 @@ from softnic.torch.untraced import Untraced, untraced
 __all__ = [
     "Compression",
     "CopyStreams",
+    "FlightRecorder",
+    "GroupCalls",
     "HookState",
     "ReadyEvents",
     "SoftnicGroup",

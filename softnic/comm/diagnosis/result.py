@@ -49,7 +49,16 @@ class WaitFinding:
         """What to do next."""
         return ADVICE[self.kind]
 
+    @property
+    def place(self) -> tuple[int, str]:
+        """The rank and its node's address."""
+        return self.rank, self.ip
+
     def describe(self) -> str:
         """Return it in one line."""
         where = f"{self.where} ({self.ip})" if self.ip else self.where
         return f"{self.kind.value}: {where}" + (f" in {self.call}" if self.call else "")
+
+    def describe_all(self) -> str:
+        """Return it with the evidence, for an error."""
+        return f"{self.describe()}: {'; '.join(self.evidence)}" if self.evidence else self.describe()
