@@ -6,7 +6,7 @@ from softnic.experiments import methods, photos, torch_hooks, torch_models
 from softnic.experiments.compare import advice, link_report, page, plan, report, run, summary
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
-from softnic.experiments.compare.run import Comparison, FailedTraining
+from softnic.experiments.compare.run import Comparison, FailedTraining, TrainingNodes
 from softnic.experiments.compare.training import Evaluation, Interval, RankSteps, RankTraining, Usage
 from softnic.experiments.torch_hooks import TorchHook
 from softnic.experiments.torch_replica import TorchReplica
@@ -23,6 +23,7 @@ __all__ = [
     "TorchReplica",
     "Training",
     "TrainingJob",
+    "TrainingNodes",
     "TrainingResult",
     "TrainingResults",
     "Usage",

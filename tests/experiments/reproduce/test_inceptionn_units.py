@@ -16,6 +16,7 @@ from tests.facades.reproduce import (
     Results,
     Sample,
     Unit,
+    Value,
     ValueTable,
     fig13,
     made,
@@ -79,15 +80,18 @@ def test_an_exchange_that_one_seed_does_not_carry_has_no_mean() -> None:
     assert one["points of the target"] == pytest.approx(0.0)
 
 
+Rows = list[list[Value]]
 TIMES = "model | exchange | speed-up [.2f] | less exchange (%) [.1f]"
 
 
 def results(saved: float, faster: float, snappy: float, more: float | None, two_bits: float) -> Results:
     titles = list(paper.TITLES.values())
-    times = [[title, exchange, faster, 100 * saved] for title in titles for exchange in ("INC", "INC+C")]
-    software = [[title, name, factor] for title in titles[:2] for name, factor in (("Snappy", snappy), ("SZ3", 2.5))]
-    share = [[title, "communicate", 60.0 + 5 * index] for index, title in enumerate(titles)]
-    bits = [[title, f"2^-{k}", two_bits, 6.0] for title in titles for k in paper.BOUNDS]
+    times: Rows = [[title, exchange, faster, 100 * saved] for title in titles for exchange in ("INC", "INC+C")]
+    software: Rows = [
+        [title, name, factor] for title in titles[:2] for name, factor in (("Snappy", snappy), ("SZ3", 2.5))
+    ]
+    share: Rows = [[title, "communicate", 60.0 + 5 * index] for index, title in enumerate(titles)]
+    bits: Rows = [[title, f"2^-{k}", two_bits, 6.0] for title in titles for k in paper.BOUNDS]
     items = {
         "inceptionn fig12": [ValueTable("", TIMES, times, name) for name in ("measured", "virtual")],
         "inceptionn fig7": [ValueTable("", "model | compressor | times Base", software)],
@@ -130,13 +134,16 @@ def test_claims_follow_the_results(given: tuple[float, float, float, float | Non
 
 
 def test_measured_nics_are_beside_virtual_time_once_they_are_there() -> None:
-    times = {
-        "what": ["NIC: exposed all-reduce", "NIC: iteration", "NIC+BFP: exposed all-reduce", "NIC+BFP: iteration"],
-        "here": [20.0, 16.0, 20.0, -14.0],
-    }
-    virtual = [[448, f"{nic}: less {what}", 0.4] for nic in ("NIC", "NIC+BFP") for what in ("exposed", "in total")]
+    rows: Rows = [
+        ["NIC: exposed all-reduce", 20.0],
+        ["NIC: iteration", 16.0],
+        ["NIC+BFP: exposed all-reduce", 20.0],
+        ["NIC+BFP: iteration", -14.0],
+    ]
+    virtual: Rows = [
+        [448, f"{nic}: less {what}", 0.4] for nic in ("NIC", "NIC+BFP") for what in ("exposed", "in total")
+    ]
     kept = {"smartnic iterations": Item("", [ValueTable("", "batch | what | here", virtual, "paper")])}
-    rows = list(map(list, zip(times["what"], times["here"], strict=True)))
     measured = {"smartnic fig4": Item("", [ValueTable("", "less than overlapped by the host (%) | here", rows)])}
     [claim] = [claim for claim in PAPERS["smartnic"] if claim.place == "Fig. 4a"]
     assert claim.cells(Results(kept))[3] == "40 % and 40 %; with BFP 40 % and 40 % (virtual time)"
