@@ -96,7 +96,7 @@ def _set_up(*, remove: bool) -> int:
 
 def _interfaces() -> list[ExtcapInterface]:
     """Return the interfaces of the NICs that answer: that of SOFTNIC_NIC, and those of all clusters of this user."""
-    paths = {os.path.realpath(path): str(path) for path in [*named_nics(None), *running_nics()]}
+    paths = {os.path.realpath(path): path for path in [*named_nics(None), *map(str, running_nics())]}
     nics = []
     for path in paths.values():
         with suppress(OSError), closing(Client(path, _REPLY_S)) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class PageText(HTMLParser):
         self.rows: list[list[str]] = []
         self.tiles: dict[str, str] = {}
         self.text = ""
+        self.style = ""
         self._inside = ""
         self.feed(text)
         self.close()
@@ -60,7 +62,9 @@ class PageText(HTMLParser):
             self.tiles[data] = ""
         elif self._inside == "dd":
             self.tiles[list(self.tiles)[-1]] = data
-        if self._inside not in {"style", "script"}:
+        if self._inside == "style":
+            self.style += data
+        elif self._inside != "script":
             self.text += data
 
     def handle_endtag(self, tag: str) -> None:
@@ -238,6 +242,27 @@ def test_nothing_is_loaded_and_nothing_foreign_is_run() -> None:
     assert str(policy["content"]).startswith("default-src 'none'")
     ids = [value for key, value in given if key == "id"]
     assert len(ids) == len(set(ids))
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of #rgb or #rrggbb (WCAG 2.2)."""
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+    parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_has_the_contrast_of_wcag_in_both_modes() -> None:
+    style = page_of(Lab().file()).style
+    modes = [dict(re.findall(r"--(\w+): (#\w+);", block)) for block in re.findall(r":root \{(.*?)\}", style, re.DOTALL)]
+    assert len(modes) == 2, "light and dark"
+    pairs = [("text", "page"), ("text", "card"), ("text", "mark"), ("text", "shared")]
+    pairs += [("dim", "page"), ("dim", "card"), ("accent", "card")]
+    for colors in modes:
+        for text, ground in pairs:
+            low, high = sorted(luminance(colors[name]) for name in (text, ground))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground, colors)
+    assert re.search(r"\.chosen button \{ color: inherit; \}", style), "accent on mark has too little in dark mode"
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
