@@ -18,7 +18,7 @@ from softnic.commands.nics import add_nic
 from softnic.commands.snapshots import NicReader, Rates, document, rates_of, ratio_between, schema
 from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
-from softnic.commands.why import explain
+from softnic.commands.why import explain, write_samples
 from softnic.ipc.collectives_info import CommunicatorInfo
 from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic stat --nic /run/softnic/node0.sock --all\n"
         "  softnic stat --seconds 1\n"
         "  softnic stat --why\n"
+        "  srun --ntasks-per-node 1 sh -c 'softnic stat --why --samples why-$(hostname).json'\n"
+        "  softnic stat --why --from why-*.json\n"
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'\n"
         "  softnic stat --watch 5 --json - | jq --unbuffered '.[0].rates.tx_wire_bytes'"
     )
@@ -58,6 +60,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=count(1), metavar="N", help="with --watch: stop after N times")
     text = "find out for 2 seconds why steps are slow or stuck: which rank, call and link"
     rates.add_argument("--why", action="store_true", help=text)
+    text = "with --why: write what this host's NICs answer, for --from"
+    parser.add_argument("--samples", metavar="FILE", help=text)
+    text = "with --why: compare the files that --samples wrote on several hosts, at the same time; no NIC is asked"
+    parser.add_argument("--from", metavar="FILE", nargs="+", dest="files", help=text)
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of --json, and nothing else")
     add_json(parser, "everything shown")
 
@@ -68,8 +74,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.count and not args.watch:
         raise CommandError("--count needs --watch")
+    if (args.samples or args.files) and not args.why:
+        raise CommandError("--samples and --from need --why")
+    if args.files and (args.nic or args.samples):
+        raise CommandError("--from asks no NIC: leave out --nic and --samples")
     if args.why:
-        return explain(args.nic, args.json)
+        return write_samples(args.nic, args.samples) if args.samples else explain(args.nic, args.json, args.files)
     with closing(NicReader(args.nic)) as reader:
         if args.watch:
             _watch(reader, args)

@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from tests.collectives.group import BASE_IP, Group
 from tests.facades.collectives import links_of, operations_of
-from tests.facades.diagnosis import Kind, NicSample, WaitFinding, diagnose, of_process, why_mismatched, why_stuck
+from tests.facades.diagnosis import (
+    Kind,
+    NicSample,
+    WaitFinding,
+    decoded,
+    diagnose,
+    encoded,
+    merged,
+    of_process,
+    why_mismatched,
+    why_stuck,
+)
 from tests.facades.ipc import CollectivesInfo, CommunicatorInfo, FailedCommunicatorInfo, OperationInfo
 from tests.facades.packet import ipv4
 
@@ -150,3 +161,58 @@ def test_only_the_communicators_that_a_process_depends_on_count_for_its_error() 
 
 def test_an_explanation_of_a_nic_that_is_gone_is_empty(tmp_path: Path) -> None:
     assert why_stuck(str(tmp_path / "no.sock")) == why_mismatched(str(tmp_path / "no.sock")) == ""
+
+
+# -- several hosts -----------------------------------------------------------------------------------------------------
+
+
+def on_hosts(seen: list[NicSample], hosts: tuple[tuple[int, ...], ...], apart_s: float = 0.0) -> list[bytes]:
+    """The file of each host, of the NICs of these ranks, whose paths are the same on all hosts."""
+    files = []
+    for number, ranks in enumerate(hosts):
+        own = [
+            NicSample(
+                {f"node{n}": sample.answers[str(rank)] for n, rank in enumerate(ranks)},
+                {f"node{n}": 0.001 for n in range(len(ranks))},
+                1000.0 + 0.05 * index + number * apart_s,
+            )
+            for index, sample in enumerate(seen)
+        ]
+        files.append(encoded(f"host{number}", own))
+    return files
+
+
+@pytest.mark.parametrize("apart_s", [0.02, 100.0])
+def test_the_files_of_two_hosts_tell_more_than_either(apart_s: float) -> None:
+    group = Group(4)
+    for rank in range(3):
+        post(group, rank)
+    files = on_hosts(samples(group, known=(0, 1, 2, 3), state="T"), ((0, 1), (2, 3)), apart_s)
+    [alone] = diagnose(merged([decoded(files[0])])[0])
+    assert (alone.kind, alone.rank) == (Kind.LATE_RANK, 3)
+    assert "its NIC has not been asked, or does not answer" in alone.evidence
+    both, together = merged([decoded(file) for file in files])
+    assert first(diagnose(both)) == (Kind.STOPPED_PROCESS, 3)
+    assert together is (apart_s < 1)
+
+
+def test_a_slow_link_between_two_hosts_is_found_in_their_files() -> None:
+    group = Group(4, links={1: {"delay_s": 1e-4, "rate_bps": 2e6}}, link={"delay_s": 1e-4})
+    for rank in range(4):
+        for _ in range(10):
+            post(group, rank)
+    files = on_hosts(samples(group, known=(0, 1, 2, 3), each_s=1e-2), ((0, 1), (2, 3)), 0.01)
+    both, _ = merged([decoded(file) for file in files])
+    assert first(diagnose(both)) == (Kind.SLOW_LINK, 1)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"schema": 2, "host": "a", "samples": []}', b"\xff"])
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\S"):
+        decoded(data)
+
+
+def test_no_files_and_empty_ones_have_no_samples() -> None:
+    empty = decoded(encoded("a", []))
+    assert merged([]) == ([], True)
+    assert merged([empty, empty]) == ([], False)

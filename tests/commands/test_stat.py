@@ -7,8 +7,11 @@ import errno
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,3 +187,75 @@ def test_a_nic_that_is_not_there_is_one_line(softnic: Softnic, tmp_path: Path) -
     assert (code, out) == (1, "")
     assert err.startswith(f"softnic stat: no NIC answers at {tmp_path}/none.sock")
     assert err.count("\n") == 1
+
+
+# -- why steps are slow ------------------------------------------------------------------------------------------------
+
+LATE = """
+import sys, time
+import numpy as np
+from softnic import MPI
+
+comm = MPI.COMM_WORLD
+values = np.ones(1000, np.float32)
+comm.Allreduce(values, values.copy())
+open(sys.argv[1] + str(comm.Get_rank()), "w").close()
+if comm.Get_rank() == 3:
+    time.sleep(600)
+comm.Allreduce(values, values.copy())
+"""
+
+
+@pytest.mark.slow
+def test_two_hosts_tell_together_why_a_step_is_stuck(softnic: Softnic, tmp_path: Path) -> None:
+    """Each host has its own NICs, and the file of the other one."""
+    with Cluster(nodes=4, seed=1) as cluster, Path(os.devnull).open("r+b", buffering=0) as null:
+        for rank in range(4):
+            cluster.spawn(
+                rank, [sys.executable, "-c", LATE, f"{tmp_path}/ready"], [null.fileno()] * 3, dict(os.environ)
+            )
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("ready*"))) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(0.5)
+        files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+        hosts = [[f"--nic={path}" for path in cluster.controls[first : first + 2]] for first in (0, 2)]
+        commands = [[sys.executable, "-m", "softnic", "stat", "--why", "--samples", f] for f in files]
+        running = [subprocess.Popen([*command, *nics]) for command, nics in zip(commands, hosts, strict=True)]
+        assert [each.wait(60) for each in running] == [0, 0]
+    alone, both = (
+        json.loads(softnic("stat", "--why", "--json", "-", "--from", *those)[1]) for those in (files[:1], files)
+    )
+    assert alone[0]["kind"] == both[0]["kind"] == "late rank"
+    assert alone[0]["rank"] == both[0]["rank"] == 3
+    assert "its NIC has not been asked, or does not answer" in alone[0]["evidence"]
+    assert "in state S" in " ".join(both[0]["evidence"])
+    assert both[0]["call"] == "Allreduce(1000 x float32, op=SUM)"
+
+
+def test_samples_of_idle_nics_have_no_findings(cluster: Cluster, softnic: Softnic, tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for file, path in zip(files, cluster.controls, strict=True):
+        assert softnic("stat", "--why", "--samples", file, "--nic", str(path)) == (0, "", "")
+    code, out, err = softnic("stat", "--why", "--from", *files)
+    assert code == 0
+    assert out.startswith("nothing stands out")
+    assert err.startswith("the files are not of the same time")  # they were written one after the other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--samples", "a.json"], "--samples and --from need --why"),
+        (["--from", "a.json"], "--samples and --from need --why"),
+        (["--why", "--from", "a.json", "--nic", "n.sock"], "--from asks no NIC: leave out --nic and --samples"),
+        (["--why", "--from", __file__], "not a file of softnic stat --why --samples"),
+        (["--why", "--from", "/nowhere"], "No such file"),
+    ],
+)
+def test_wrong_options_for_samples(softnic: Softnic, arguments: list[str], text: str) -> None:
+    code, out, err = softnic("stat", *arguments)
+    assert (code != 0, out) == (True, "")
+    assert text in err
+    assert len(err.splitlines()) == 1

@@ -102,4 +102,4 @@ def _sample(nics: Sequence[_Asked]) -> NicSample:
                 answers[nic.path] = answer
     now = time.monotonic()
     reply_s |= {nic.path: now - nic.asked_at for nic in waiting.values() if nic.asked_at is not None}
-    return NicSample(answers, reply_s)
+    return NicSample(answers, reply_s, time.time())

@@ -20,6 +20,8 @@ class NicSample:
     """By control socket."""
     reply_s: Mapping[str, float] = field(default_factory=dict)
     """How long each NIC took to answer; of one that has not answered yet, how long it has been asked for."""
+    taken_at: float = 0.0
+    """By this host's clock, in seconds since 1970."""
 
 
 @dataclass(frozen=True)
