@@ -283,7 +283,7 @@ def _as_one(shapes: list[Shape]) -> list[Shape]:
 
 def _typed(tensors: Sequence[Any]) -> list[Typed]:
     """Return shapes and types of tensors, in nested lists or not."""
-    found = []
+    found: list[Typed] = []
     for each in tensors:
         if isinstance(each, torch.Tensor):
             found.append((each.shape, each.dtype))
@@ -294,7 +294,7 @@ def _typed(tensors: Sequence[Any]) -> list[Typed]:
 
 def _frames(frame: Any) -> list[tuple[CodeType, int]]:
     """Return the code and the instructions that made a call, innermost first."""
-    found = []
+    found: list[tuple[CodeType, int]] = []
     while frame is not None and len(found) < _FRAMES:
         found.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back

@@ -10,7 +10,7 @@ import pytest
 
 from tests.facades.collectives import EngineAbort, header_of, pack, report_local_stall
 from tests.facades.flow import flow
-from tests.facades.ipc import MAX_WORK_REQUESTS, WorkFailed, WorkRequest
+from tests.facades.ipc import MAX_WORK_REQUESTS, CancelRequest, WorkFailed, WorkRequest
 from tests.facades.tcp import State
 
 from .group import Group, raw
@@ -97,7 +97,7 @@ def test_cancel_ends_the_group_everywhere(rank: int) -> None:
     posted(group, rank)
     executor = group.members[rank].executor
     assert executor is not None
-    executor.cancel(1, group.clock.now)
+    executor.cancel(CancelRequest(1), group.clock.now)
     posted(group, *(other for other in range(4) if other != rank))
     assert until_all_failed(group) == [WorkFailed(rank, f"rank {rank} cancelled Iallreduce")] * 4
 
@@ -107,8 +107,8 @@ def test_cancel_of_what_is_complete_does_nothing() -> None:
     group.collective("allreduce", contributions(3, 1000), op="SUM")
     for member in group.members:
         assert member.executor is not None
-        member.executor.cancel(1, group.clock.now)
-        member.executor.cancel(99, group.clock.now)
+        member.executor.cancel(CancelRequest(1), group.clock.now)
+        member.executor.cancel(CancelRequest(99), group.clock.now)
     group.collective("allreduce", contributions(3, 1000), op="SUM")
 
 
@@ -142,7 +142,7 @@ def test_a_nic_that_stood_still_believes_what_another_rank_says(how: str) -> Non
     assert other is not None
     report_local_stall(stood, STALLED)
     if how == "cancel":
-        other.cancel(1, group.clock.now)
+        other.cancel(CancelRequest(1), group.clock.now)
     elif how == "leave":
         leave(group, 1)
     else:

@@ -10,7 +10,7 @@ import math
 import random
 
 from tests.facades.collectives import CollectiveEngine
-from tests.facades.ipc import WorkCompletion, WorkFailed
+from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed
 from tests.facades.sim import ConnectionEvent
 from tests.facades.tcp import Connection, Listener, State, peer_streams
 from tests.simulation.collective_calls import Array, CollectiveCall
@@ -207,7 +207,7 @@ class JobRank:
         self._posted_at = now
         engine.post(request, source.view("u1").data, result.view("u1").data)
         if odd == "cancels":
-            engine.cancel(self._number, self._node.local)
+            engine.cancel(CancelRequest(self._number), self._node.local)
             job.on_break(now)
         elif odd == "differs":
             job.on_difference(now)

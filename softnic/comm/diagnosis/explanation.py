@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 import msgspec
 
@@ -102,7 +102,7 @@ def _mismatch(samples: Sequence[NicSample], nic: str) -> WaitFinding | None:
     return next((each for each in failures(related) if each.kind is Kind.MISMATCHED_CALL), None)
 
 
-def _only_failed(answer: CollectivesInfo, ports: Set[Ports]) -> CollectivesInfo:
+def _only_failed(answer: CollectivesInfo, ports: set[Ports]) -> CollectivesInfo:
     """Return an answer with only the ends of the communicator over these streams."""
     return msgspec.structs.replace(answer, failed=[each for each in answer.failed if ports.intersection(each.ports)])
 
