@@ -117,7 +117,7 @@ def prepare(context: Context, cases: Mapping[str, Sequence[Loss]]) -> None:
 
     Raises ReproduceError without torch.
     """
-    units = {}
+    units: dict[str, Unit] = {}
     for model, losses in cases.items():
         for loss in losses:
             units |= _units(context, model, loss)
