@@ -96,6 +96,7 @@ while not os.path.exists("listening"):
     "docs/torch.md": [
         TORCH,
         "model = DistributedDataParallel(network)",
+        "model = DistributedDataParallel(torch.nn.Linear(64, 64))",
         """
 class Network(torch.nn.Module):
     def __init__(self):

@@ -18,7 +18,7 @@ pytestmark = [needs.hosts, needs.tools("ip", "bridge", "ping")]
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "many-machines.md"
 [SECTION] = re.findall(r"## A host without softnic\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)
-ONE_NIC, DAEMON, MORE_NICS = re.findall(r"(?:^    .*\n)+", SECTION, re.MULTILINE)
+ONE_NIC, DAEMON, MORE_NICS = re.findall(r"^```sh\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 
 
 def obey(host: NetnsHost, commands: str) -> None:
@@ -32,7 +32,7 @@ def test_one_nic() -> None:
     with NetnsHost() as host, NetnsHost() as alone:
         join(host, alone)
         nic = HostedNic(host, 0, {})
-        assert DAEMON.startswith("    softnicd --ip 10.77.0.1 --mtu 1450 --wire 192.0.2.10:4789 --peer 10.77.0.2=")
+        assert DAEMON.startswith("softnicd --ip 10.77.0.1 --mtu 1450 --wire 192.0.2.10:4789 --peer 10.77.0.2=")
         flags = shlex.split(DAEMON.replace("192.0.2.10", host.address).replace("192.0.2.11", alone.address))[1:-2]
         nic.command = host.command([sys.executable, "-m", "softnicd", *flags, "--control", nic.path])
         obey(alone, ONE_NIC.replace("192.0.2.10", host.address))
