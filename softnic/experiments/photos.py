@@ -119,7 +119,7 @@ def recoloured(patches: Photograph, rng: np.random.Generator) -> Floats:
         return rng.uniform(-most, most, (count, channels, 1)).astype(np.float32)
 
     grey = rng.random((count, 1, 1), dtype=np.float32) * np.float32(_GREY)
-    mixed: Floats = (1 - grey) * np.eye(CHANNELS, dtype=np.float32) + grey / CHANNELS
+    mixed: Floats = np.asarray((1 - grey) * np.eye(CHANNELS) + grey / CHANNELS, dtype=np.float32)
     contrast = np.exp(change(_CONTRAST))
     mixed *= contrast * np.exp(change(_COLOUR_STRENGTH, CHANNELS)) / 255
     changed: Floats = mixed @ patches.astype(np.float32)
