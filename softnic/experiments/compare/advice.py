@@ -99,6 +99,11 @@ def is_ours(summary: MethodSummary) -> bool:
     return not summary.is_peer and summary.method not in (REFERENCE, "wa")
 
 
+def is_comparable(summary: ModelSummary) -> bool:
+    """Return whether a model was trained by one of softnic's methods and by one of PyTorch's hooks at least."""
+    return any(each.is_peer for each in summary.methods) and any(map(is_ours, summary.methods))
+
+
 def advise(summary: ModelSummary, rate_bps: float) -> Advice:
     """Return the advice for a model of the results, from methods that have all seeds of the exact training.
 

@@ -82,11 +82,12 @@ def regions(directory: Path) -> dict[str, str]:
     Raises OSError, ValueError; ImportError without torch.
     """
     models = summarised(directory)
+    compared = list(filter(advice.is_comparable, models))
     return {
         "compare-run": _run(models),
-        "compare-advice": _advice(models),
-        "compare-losses": _losses(models),
-        "compare-feedback": _feedback(models),
+        "compare-advice": _advice(compared),
+        "compare-losses": _losses(compared),
+        "compare-feedback": _feedback(compared),
         "compare-tables": "\n\n".join(map(_table, models)) or _NOTHING,
         "compare-check": _check(directory / CHECKED),
     }
@@ -100,7 +101,8 @@ def rebuild(root: Path) -> list[Path]:
     directory, page = root / RESULTS, root / PAGE
     models = summarised(directory)
     written = [page, root / "softnic" / "experiments" / "compare" / advice.PUBLISHED.name]
-    written[1].write_text(kept.text(kept.plain(advice.content(models))) + "\n", encoding="utf-8")
+    published = advice.content(list(filter(advice.is_comparable, models)))
+    written[1].write_text(kept.text(kept.plain(published)) + "\n", encoding="utf-8")
     for summary in models:
         path = directory / f"compare-{summary.model}.svg"
         _draw(summary, directory, path)

@@ -45,6 +45,13 @@ def test_results_of_another_schedule_are_left_out(tmp_path: Path) -> None:
     assert (summary.parameters, summary.steps, summary.workers) == (1_149_010, 1500, 4)
 
 
+def test_nothing_is_advised_before_a_hook_of_pytorch_was_tried(tmp_path: Path) -> None:
+    keep(tmp_path, EXACT, SMALL)
+    made = page.regions(tmp_path)
+    assert made["compare-advice"] == made["compare-losses"] == "No results yet."
+    assert "| rht:4 | 90.00 % |" in made["compare-tables"]
+
+
 def test_a_network_that_learns_photographs_has_weights_for_colours(tmp_path: Path) -> None:
     (job,) = plan.ComparisonPlan(("exact",), {"resnet": plan.FULL["resnet"]}, images="/mnist").jobs()
     TrainingResults(tmp_path, {}).keep(job, replace(EXACT, model="resnet"))
