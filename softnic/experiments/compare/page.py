@@ -170,7 +170,7 @@ def _losses(models: Sequence[ModelSummary]) -> str:
         if late:
             names = ", ".join(f"`{each.method}` ({each.reached} of {len(each.seeds)})" for each in late)
             lines.append(f"- `{summary.model}`: these do not reach the score with every seed (seeds that do): {names}.")
-    return "\n".join(lines) or _NOTHING
+    return "\n".join(lines) or ("With none of these models and links." if models else _NOTHING)
 
 
 def _feedback(models: Sequence[ModelSummary]) -> str:
