@@ -75,7 +75,7 @@ vectors = [np.full(1000, rank, np.float32) for rank in range(8)]
 """,
     "docs/mpi.md": COMM,
     "docs/one-machine.md": "",
-    "docs/simulation.md": "",
+    "docs/simulation.md": f"import sys; sys.path.insert(0, {str(ROOT)!r})",
     "docs/sockets.md": """
 import asyncio, http.client, os, threading, time
 import numpy as np
