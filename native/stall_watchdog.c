@@ -72,7 +72,10 @@ static void step(watched *w)
     const int quiet = beat == w->seen && beat != 0;
     const sn_process now = sn_process_state(w->daemon, quiet && w->silent_ms >= QUIET_MS);
 
-    w->stopped_ms = now.state == 'T' ? w->stopped_ms + STEP_MS : 0;
+    /* One that runs between two stops, as under cpulimit, is slow. */
+    const int ran = beat != w->seen || now.cpu_ticks != w->cpu_ticks;
+
+    w->stopped_ms = now.state == 'T' && !ran ? w->stopped_ms + STEP_MS : 0;
     if (!quiet)
         w->silent_ms = 0;
     else if (w->silent_ms < QUIET_MS)

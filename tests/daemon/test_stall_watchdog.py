@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,20 @@ def test_time_without_a_cpu_is_not_a_hang(act: str) -> None:
         finally:
             hog.kill()
     assert (done.returncode, done.stdout) == (0, b"computed\n")
+
+
+@pytest.mark.slow
+def test_a_nic_that_runs_between_two_stops_is_only_slow(tmp_path: Path) -> None:
+    """Tools such as cpulimit stop and continue a process, which the watchdog finds stopped nearly every time."""
+    with nic(tmp_path, "--peer-timeout", "2s") as throttled:
+        assert throttled.process is not None
+        until_s = time.monotonic() + 5
+        while time.monotonic() < until_s and throttled.process.poll() is None:
+            throttled.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.1)
+            throttled.process.send_signal(signal.SIGCONT)
+            time.sleep(0.005)
+        assert throttled.process.poll() is None, throttled.log.read_text()
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
