@@ -94,7 +94,7 @@ def nic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInNic]
 
 @contextmanager
 def reading(fifo: Path, then: Callable[[], object], least: int = 0, *, closes: bool = False) -> Iterator[list[bytes]]:
-    """Opens a FIFO, takes at least so many bytes, does something, and closes it or reads on until the writer does."""
+    """Opens a FIFO, reads at least `least` bytes, acts, and closes it or reads until the writer has closed it."""
     os.mkfifo(fifo)
     parts: list[bytes] = []
 
