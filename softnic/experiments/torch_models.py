@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,17 +109,9 @@ def images(path: Path | None) -> TorchData:
 
 def pictures(given: DataSet) -> TorchData:
     """Return the images of a data set, SIDE x SIDE. Raises DataError if they are not square."""
-    import torch
-
     if math.isqrt(given.features) ** 2 != given.features:
         raise DataError(f"{given.name}: rows of {given.features} numbers are not square images")
-    return TorchData(
-        given.name,
-        squares(given.train_inputs),
-        torch.as_tensor(given.train_labels),
-        squares(given.test_inputs),
-        torch.as_tensor(given.test_labels),
-    )
+    return _as_tensors(given, squares)
 
 
 def photographs() -> TorchData:
@@ -131,14 +123,19 @@ def photographs() -> TorchData:
     def patches(rows: Floats) -> torch.Tensor:
         return torch.from_numpy(rows).reshape(-1, photos.CHANNELS, photos.SIDE, photos.SIDE)
 
+    return replace(_as_tensors(given, patches), channels=photos.CHANNELS, classes=photos.CLASSES)
+
+
+def _as_tensors(given: DataSet, images: Callable[[Floats], torch.Tensor]) -> TorchData:
+    """Return a data set in tensors; `images` makes those of its rows."""
+    import torch
+
     return TorchData(
         given.name,
-        patches(given.train_inputs),
-        torch.from_numpy(given.train_labels),
-        patches(given.test_inputs),
-        torch.from_numpy(given.test_labels),
-        photos.CHANNELS,
-        photos.CLASSES,
+        images(given.train_inputs),
+        torch.as_tensor(given.train_labels),
+        images(given.test_inputs),
+        torch.as_tensor(given.test_labels),
     )
 
 
