@@ -64,8 +64,7 @@ def _as_json(given: Advice) -> dict[str, Any]:
         "choices": [
             {
                 "method": each.method.method,
-                "seconds": each.seconds.mean,
-                "seconds_deviation": each.seconds.deviation,
+                "seconds": each.seconds,
                 "seeds": list(each.method.seeds),
                 "ratio": each.method.ratio,
                 "step_s": each.method.step_seconds(given.rate_bps),

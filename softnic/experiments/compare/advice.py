@@ -1,6 +1,6 @@
 """Which method to take for a model and a link, from the results of comparisons.
 
-The method that reached the exact training's score soonest, with every seed. The package carries summaries of the
+The method that reached the exact training's score soonest, in the mean over seeds. The package carries summaries of the
 published results (`advice.json`, generated from docs/results). For another model, the most similar one in them
 is taken, scaled to its size (`scaled`).
 """
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from softnic.experiments import torch_models
-from softnic.experiments.compare.summary import REFERENCE, Cost, MethodSummary
+from softnic.experiments.compare.summary import REFERENCE, Course, MethodSummary
 from softnic.experiments.spread import Spread
 from softnic.units import text_rate, text_time
 
@@ -61,7 +61,7 @@ class Choice:
     """A method on a link."""
 
     method: MethodSummary
-    seconds: Spread
+    seconds: float
     """Until the exact training's score."""
 
 
@@ -116,7 +116,7 @@ def advise(summary: ModelSummary, rate_bps: float) -> Advice:
     timed = [(each, each.seconds_to_score(rate_bps)) for each in compared]
     choices = [Choice(each, seconds) for each, seconds in timed if seconds is not None]
     summary = replace(summary, methods=compared)
-    return Advice(summary, rate_bps, sorted(choices, key=lambda choice: choice.seconds.mean))
+    return Advice(summary, rate_bps, sorted(choices, key=lambda choice: choice.seconds))
 
 
 def _with_seeds(summary: ModelSummary, seeds: Sequence[int]) -> list[MethodSummary]:
@@ -174,20 +174,14 @@ def scaled(summary: ModelSummary, parameters: int, compute_s: float | None) -> M
     factor = parameters / summary.parameters
     computed = summary.compute_s * factor if compute_s is None else compute_s
 
-    def rescale(cost: Cost | None) -> Cost | None:
-        if cost is None:
-            return None
-        exchange_s = max(0.0, cost.host_s - cost.steps * summary.compute_s)
-        return Cost(cost.steps, exchange_s * factor + cost.steps * computed, cost.link_bytes * factor)
+    def rescale(course: Course) -> Course:
+        host_s = [
+            max(0.0, host_s - steps * summary.compute_s) * factor + steps * computed
+            for steps, host_s in zip(course.steps, course.host_s, strict=True)
+        ]
+        return replace(course, host_s=host_s, link_bytes=[factor * sent for sent in course.link_bytes])
 
-    methods = [
-        replace(
-            each,
-            whole=tuple(filter(None, map(rescale, each.whole))),
-            to_score=tuple(map(rescale, each.to_score)),
-        )
-        for each in summary.methods
-    ]
+    methods = [replace(each, courses=tuple(map(rescale, each.courses))) for each in summary.methods]
     return replace(summary, parameters=parameters, compute_s=computed, methods=methods)
 
 
@@ -224,19 +218,17 @@ def _against(advice: Advice) -> str:
         return "; fp16, bf16 and PowerSGD never reach it"
     if best is not peer:
         return (
-            f": {peer.seconds.mean / best.seconds.mean:.2f} times as soon as {peer.method.method}, the best of fp16, "
+            f": {peer.seconds / best.seconds:.2f} times as soon as {peer.method.method}, the best of fp16, "
             "bf16 and PowerSGD"
         )
     if ours is None:
         return "; softnic's methods never reach it"
-    return (
-        f"; softnic's best here, {ours.method.method}, takes {ours.seconds.mean / best.seconds.mean:.2f} times as long"
-    )
+    return f"; softnic's best here, {ours.method.method}, takes {ours.seconds / best.seconds:.2f} times as long"
 
 
 def _time(choice: Choice) -> str:
-    seeds = len(choice.seconds.values)
-    return f"{choice.seconds.text('.1f')} s ({seeds} seed{'s' if seeds > 1 else ''})"
+    seeds = len(choice.method.seeds)
+    return f"{choice.seconds:.1f} s ({seeds} seed{'s' if seeds > 1 else ''})"
 
 
 def _kind(summary: ModelSummary) -> str:

@@ -28,10 +28,9 @@ class LinkRow:
     """Against the exact training of the same seed."""
     ratio: float
     last_ratio: float
-    reached: int
-    """Seeds that reached the exact training's score, less half a point or 0.01 bits."""
-    seconds: Mapping[str, Spread | None]
-    """Until then, by rate; None unless every seed did."""
+    seconds: Mapping[str, float | None]
+    """Until the mean over the seeds reached the exact trainings', less half a point or 0.01 bits, by rate; None: never.
+    """
     step_s: Mapping[str, float]
     """Mean time of a step, by rate."""
     times_peer: Mapping[str, float | None]
@@ -50,7 +49,6 @@ def rows(methods: Sequence[MethodSummary], rates: Sequence[str] = RATES) -> list
             change=each.change,
             ratio=each.ratio,
             last_ratio=each.last_ratio,
-            reached=each.reached,
             seconds=seconds,
             step_s={rate: each.step_seconds(rate_bps(rate)) for rate in rates},
             times_peer={rate: _times(best_peer(methods, rate_bps(rate), each.seeds), seconds[rate]) for rate in rates},
@@ -62,14 +60,14 @@ def rows(methods: Sequence[MethodSummary], rates: Sequence[str] = RATES) -> list
 def best_peer(methods: Sequence[MethodSummary], rate: float, seeds: Collection[int]) -> float | None:
     """Return the time of the soonest of PyTorch's hooks with these seeds over links of `rate` bits per second.
 
-    None: none reached the score with all of them.
+    None: none reached the score.
     """
     peers = [peer for each in methods if each.is_peer and (peer := each.only(seeds)) is not None]
-    return min((spread.mean for peer in peers if (spread := peer.seconds_to_score(rate)) is not None), default=None)
+    return min((seconds for peer in peers if (seconds := peer.seconds_to_score(rate)) is not None), default=None)
 
 
-def _times(peer_s: float | None, seconds: Spread | None) -> float | None:
-    return None if peer_s is None or seconds is None else peer_s / seconds.mean
+def _times(peer_s: float | None, seconds: float | None) -> float | None:
+    return None if peer_s is None or seconds is None else peer_s / seconds
 
 
 def report(model: str, results: Sequence[TrainingResult], rates: Sequence[str] = RATES) -> MeasurementReport[LinkRow]:
@@ -81,10 +79,10 @@ def report(model: str, results: Sequence[TrainingResult], rates: Sequence[str] =
 
 
 NOTE = (
-    "Times: until the exact training's last score, less half a point or 0.01 bits, with every host and NIC on a core "
-    "of its own: CPU time of the busiest host and the bytes of the busiest link at this rate, nothing overlapping. In "
-    "brackets: the time of the best of fp16, bf16 and PowerSGD divided by it. Where not every seed reached the score: "
-    "the mean time of a step."
+    "Times: until the mean score over the seeds is that of the exact trainings at the end, less half a point or 0.01 "
+    "bits, with every host and NIC on a core of its own: CPU time of the busiest host and the bytes of the busiest "
+    "link at this rate, nothing overlapping. In brackets: the time of the best of fp16, bf16 and PowerSGD divided by "
+    "it. Where the score is never reached: the time of a step."
 )
 
 
@@ -96,7 +94,7 @@ def columns(model: str, rates: Sequence[str]) -> list[Column[LinkRow]]:
         Column("change", lambda row: "" if row.change is None else change(model, row.change)),
         Column("ratio", lambda row: figure(row.ratio, ".1f")),
         Column("at the end", lambda row: figure(row.last_ratio, ".1f")),
-        Column("reached", lambda row: f"{row.reached} of {row.seeds}"),
+        Column("seeds", lambda row: str(row.seeds)),
         *(Column(text_rate(rate_bps(rate)), lambda row, rate=rate: _cell(row, rate)) for rate in rates),  # type: ignore[misc]
     ]
 
@@ -105,4 +103,4 @@ def _cell(row: LinkRow, rate: str) -> str:
     seconds, times = row.seconds[rate], row.times_peer[rate]
     if seconds is None:
         return f"[{text_time(row.step_s[rate])} a step]"
-    return f"{seconds.text('.1f')} s" + ("" if times is None else f" ({times:.2f})")
+    return f"{seconds:.1f} s" + ("" if times is None else f" ({times:.2f})")

@@ -146,11 +146,11 @@ def _advice(models: Sequence[ModelSummary]) -> str:
 
 def _advised(given: Advice) -> list[str]:
     best, peer, ours = given.best, given.peer, given.ours
-    cells = [f"`{best.method.method}`", f"{best.seconds.mean:.1f}", str(len(best.seconds.values))]
+    cells = [f"`{best.method.method}`", f"{best.seconds:.1f}", str(len(best.method.seeds))]
     if peer is None:
         return [*cells, "never reach it", ""]
-    ahead = "" if ours is None else f"{peer.seconds.mean / ours.seconds.mean:.2f}"
-    return [*cells, f"`{peer.method.method}`, {peer.seconds.mean:.1f} s", ahead]
+    ahead = "" if ours is None else f"{peer.seconds / ours.seconds:.2f}"
+    return [*cells, f"`{peer.method.method}`, {peer.seconds:.1f} s", ahead]
 
 
 def _losses(models: Sequence[ModelSummary]) -> str:
@@ -162,15 +162,19 @@ def _losses(models: Sequence[ModelSummary]) -> str:
             if given.best is not given.ours:
                 ours = "none of softnic's reaches the score"
                 if given.ours is not None:
-                    times = given.ours.seconds.mean / given.best.seconds.mean
+                    times = given.ours.seconds / given.best.seconds
                     ours = f"softnic's best, `{given.ours.method.method}`, takes {times:.2f} times as long"
                 where = f"`{summary.model}` at {text_rate(rate_bps(rate))}"
                 lines.append(f"- {where}: `{given.best.method.method}` is first; {ours}.")
-        late = [each for each in summary.methods if is_ours(each) and each.reached < len(each.seeds)]
+        late = [each for each in summary.methods if is_ours(each) and each.to_score is None]
         if late:
-            names = ", ".join(f"`{each.method}` ({each.reached} of {len(each.seeds)})" for each in late)
-            lines.append(f"- `{summary.model}`: these do not reach the score with every seed (seeds that do): {names}.")
+            names = ", ".join(f"`{each.method}` ({_behind(summary, each)})" for each in late)
+            lines.append(f"- `{summary.model}`: these do not reach the score: {names}.")
     return "\n".join(lines) or ("With none of these models and links." if models else _NOTHING)
+
+
+def _behind(summary: ModelSummary, method: MethodSummary) -> str:
+    return link_report.DIVERGED if method.change is None else advice.change(summary.model, method.change)
 
 
 def _feedback(models: Sequence[ModelSummary]) -> str:

@@ -12,19 +12,19 @@ emulated links beside it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from softnic.experiments import torch_models
 from softnic.experiments.compare.results import TrainingResult
-from softnic.experiments.compare.training import START, Evaluation
 from softnic.experiments.spread import Spread
 
 REFERENCE = "exact"
 """The method that others are compared with."""
 HALVES = ("fp16", "bf16")
 ALLOWED_POINTS, ALLOWED_BITS = 0.005, 0.01
-"""How much worse than the exact training's last score counts as that score: of accuracy, and in bits per character."""
+"""How much worse than the exact trainings' last score counts as that score: of accuracy, and in bits per character."""
 RATES = ("10gbit", "1gbit", "100mbit", "10mbit")
 """The links that tables show."""
 
@@ -45,23 +45,44 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Course:
+    """The course of a training, or the mean of several: lists with an element for each evaluation."""
+
+    steps: Sequence[float]
+    host_s: Sequence[float]
+    link_bytes: Sequence[float]
+    scores: Sequence[float | None]
+    """None: the training has diverged, or one of several."""
+
+    @property
+    def costs(self) -> list[Cost]:
+        """What all steps until each evaluation cost."""
+        return [Cost(*each) for each in zip(self.steps, self.host_s, self.link_bytes, strict=True)]
+
+    def until(self, wanted: float, *, less_is_better: bool) -> Cost | None:
+        """Return what it cost until the score was `wanted` or better, linear between two evaluations; None: never."""
+        before, last = Cost(0.0, 0.0, 0.0), None
+        for cost, score in zip(self.costs, self.scores, strict=True):
+            if score is not None and (score <= wanted if less_is_better else score >= wanted):
+                return _between(before, cost, 1.0 if last is None else (wanted - last) / (score - last))
+            before, last = cost, score
+        return None
+
+
+@dataclass(frozen=True)
 class MethodSummary:
     """All trainings of a model by one method, by seed, beside the exact ones of the same seeds."""
 
     model: str
     method: str
     seeds: tuple[int, ...]
-    scores: tuple[float | None, ...]
-    """At the end; None where the training diverged."""
+    courses: tuple[Course, ...]
     exact_scores: tuple[float, ...]
+    """At the end."""
     ratio: float
     """Bytes on the wire of the exact trainings to these."""
     last_ratio: float
     """The same in the last interval between evaluations, after methods have warmed up."""
-    whole: tuple[Cost, ...]
-    """Of the trainings."""
-    to_score: tuple[Cost | None, ...]
-    """Until the exact training's last score was reached, less ALLOWED_POINTS or ALLOWED_BITS; None: never."""
 
     @property
     def is_peer(self) -> bool:
@@ -70,20 +91,26 @@ class MethodSummary:
 
     @property
     def score(self) -> Spread | None:
-        """None if a training diverged."""
-        known = [score for score in self.scores if score is not None]
-        return Spread(known) if len(known) == len(self.scores) else None
+        """At the end. None if a training diverged."""
+        known = [score for course in self.courses if (score := course.scores[-1]) is not None]
+        return Spread(known) if len(known) == len(self.courses) else None
 
     @property
     def change(self) -> Spread | None:
         """Of the score, against the exact training of the same seed. None if a training diverged."""
-        pairs = zip(self.scores, self.exact_scores, strict=True)
-        return None if self.score is None else Spread([score - exact for score, exact in pairs if score is not None])
+        return None if self.score is None else self.score.less(Spread(self.exact_scores))
 
     @property
-    def reached(self) -> int:
-        """The number of seeds whose training reached the score."""
-        return sum(cost is not None for cost in self.to_score)
+    def to_score(self) -> Cost | None:
+        """What it cost until the mean over the seeds reached that of the exact trainings' last scores, less
+        ALLOWED_POINTS or ALLOWED_BITS. None: never.
+
+        Means, because trainings that differ only in rounding can be further apart than that, and one of them alone
+        would be early or late by chance.
+        """
+        text = torch_models.reads_text(self.model)
+        wanted = Spread(self.exact_scores).mean + (ALLOWED_BITS if text else -ALLOWED_POINTS)
+        return _mean(self.courses).until(wanted, less_is_better=text)
 
     def only(self, seeds: Collection[int]) -> MethodSummary | None:
         """Return the summary of these seeds alone, with the ratios of all; None if one is missing."""
@@ -93,20 +120,19 @@ class MethodSummary:
         return replace(
             self,
             seeds=tuple(self.seeds[index] for index in kept),
-            scores=tuple(self.scores[index] for index in kept),
+            courses=tuple(self.courses[index] for index in kept),
             exact_scores=tuple(self.exact_scores[index] for index in kept),
-            whole=tuple(self.whole[index] for index in kept),
-            to_score=tuple(self.to_score[index] for index in kept),
         )
 
-    def seconds_to_score(self, rate_bps: float) -> Spread | None:
-        """Return the time until the score over links of a rate; None unless every seed's training reached it."""
-        known = [cost.seconds(rate_bps) for cost in self.to_score if cost is not None]
-        return Spread(known) if len(known) == len(self.to_score) else None
+    def seconds_to_score(self, rate_bps: float) -> float | None:
+        """Return the time until the score over links of a rate; None: never."""
+        cost = self.to_score
+        return None if cost is None else cost.seconds(rate_bps)
 
     def step_seconds(self, rate_bps: float) -> float:
         """Return the mean time of a step over links of a rate."""
-        return Spread([cost.seconds(rate_bps) / cost.steps for cost in self.whole]).mean
+        whole = _mean(self.courses).costs[-1]
+        return whole.seconds(rate_bps) / whole.steps
 
 
 def is_peer(method: str) -> bool:
@@ -139,12 +165,38 @@ def _summary(trainings: Sequence[TrainingResult], exact: dict[int, TrainingResul
         model=trainings[0].model,
         method=trainings[0].method,
         seeds=tuple(training.seed for training in trainings),
-        scores=tuple(None if training.diverged else training.last.score for training in trainings),
+        courses=tuple(map(_course, trainings)),
         exact_scores=tuple(reference.last.score for reference in references),
         ratio=sum(each.last.wire_bytes for each in references) / sum(each.last.wire_bytes for each in trainings),
         last_ratio=sum(map(last_bytes, references)) / sum(map(last_bytes, trainings)),
-        whole=tuple(_cost(training.last) for training in trainings),
-        to_score=tuple(cost_to_score(each, exact[each.seed].last.score) for each in trainings),
+    )
+
+
+def _course(training: TrainingResult) -> Course:
+    looks = training.evaluations
+    return Course(
+        steps=[look.step for look in looks],
+        host_s=[look.host_s for look in looks],
+        link_bytes=[look.link_bytes for look in looks],
+        scores=[look.score if math.isfinite(look.loss) and math.isfinite(look.score) else None for look in looks],
+    )
+
+
+def _mean(courses: Sequence[Course]) -> Course:
+    """Return the mean of courses of one schedule."""
+
+    def means(lists: Iterable[Sequence[float]]) -> list[float]:
+        return [Spread(values).mean for values in zip(*lists, strict=True)]
+
+    scores = [
+        None if None in each else Spread([score for score in each if score is not None]).mean
+        for each in zip(*(course.scores for course in courses), strict=True)
+    ]
+    return Course(
+        courses[0].steps,
+        means(course.host_s for course in courses),
+        means(course.link_bytes for course in courses),
+        scores,
     )
 
 
@@ -152,26 +204,6 @@ def last_bytes(result: TrainingResult) -> int:
     """Return the bytes on the wire in the last interval between evaluations."""
     before = result.evaluations[-2].wire_bytes if len(result.evaluations) > 1 else 0
     return result.last.wire_bytes - before
-
-
-def cost_to_score(result: TrainingResult, score: float) -> Cost | None:
-    """Return what it cost until the score was about as good as `score`, linear between two evaluations.
-
-    None: no evaluation is.
-    """
-    text = torch_models.reads_text(result.model)
-    wanted = score + ALLOWED_BITS if text else score - ALLOWED_POINTS
-    last = START
-    for look in result.evaluations:
-        if look.score <= wanted if text else look.score >= wanted:
-            share = 1.0 if last is START else (wanted - last.score) / (look.score - last.score)
-            return _between(_cost(last), _cost(look), share)
-        last = look
-    return None
-
-
-def _cost(look: Evaluation) -> Cost:
-    return Cost(look.step, look.host_s, look.link_bytes)
 
 
 def _between(before: Cost, after: Cost, share: float) -> Cost:
