@@ -39,7 +39,7 @@ class ModelSummary:
     data: str
     parameters: int
     compute_s: float
-    """Forward and backward pass of a step, of one worker on one core."""
+    """Forward and backward pass of a step, of one worker on one core, in the exact training with the shortest."""
     workers: int
     batch: int
     """Samples per worker and step."""
