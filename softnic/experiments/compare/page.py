@@ -11,13 +11,15 @@ from softnic.experiments.compare.advice import Advice, ModelSummary, is_ours
 from softnic.experiments.compare.check import CHECKED, StepTime
 from softnic.experiments.compare.plan import FULL, METHODS, PRESETS, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, kept_trainings, kept_units
-from softnic.experiments.compare.summary import RATES, MethodSummary, has_feedback, summaries
+from softnic.experiments.compare.summary import RATES, REFERENCE, MethodSummary, has_feedback, summaries
 from softnic.experiments.plot import Curves, draw
 from softnic.experiments.report import milliseconds
 from softnic.units import rate_bps, text_rate
 
 RESULTS = Path("docs", "results")
 PAGE = Path("docs", "comparison.md")
+LONGER = "longer"
+"""Directory in RESULTS of exact trainings with more steps."""
 _ALLOWED_LOSS, _WANTED_RATIO = 0.002, 8.0
 """Points and ratio that a method with error feedback is to reach on every model."""
 _DRAWN = (
@@ -55,7 +57,7 @@ def _same(job: TrainingJob, other: TrainingJob) -> bool:
 
 
 def _summary(job: TrainingJob, results: Sequence[TrainingResult]) -> ModelSummary:
-    exact = [result for result in results if result.method == "exact"]
+    exact = [result for result in results if result.method == REFERENCE]
     text = torch_models.reads_text(job.model)
     return ModelSummary(
         model=job.model,
@@ -85,6 +87,7 @@ def regions(directory: Path) -> dict[str, str]:
     compared = list(filter(advice.is_comparable, models))
     return {
         "compare-run": _run(models),
+        "compare-longer": _longer(models, summarised(directory / LONGER)),
         "compare-advice": _advice(compared),
         "compare-losses": _losses(compared),
         "compare-feedback": _feedback(compared),
@@ -132,6 +135,22 @@ def _run(models: Sequence[ModelSummary]) -> str:
             ]
         )
     return pages.table(["model", "data", "training", "trainings run", f"methods with {seeds} seeds", "took"], rows)
+
+
+def _longer(models: Sequence[ModelSummary], longer: Sequence[ModelSummary]) -> str:
+    """Return what exact trainings gain by more steps, by the seeds that have both."""
+    usual = {each.model: each for each in models}
+    rows = []
+    for summary in longer:
+        more = summary.of(REFERENCE)
+        own = usual[summary.model].of(REFERENCE).only(more.seeds) if summary.model in usual else None
+        if own is not None and own.score is not None and more.score is not None:
+            score, better = (advice.score(summary.model, each) for each in (own.score, more.score))
+            gained = advice.change(summary.model, more.score.less(own.score))
+            rows.append(
+                [f"`{summary.model}`", str(usual[summary.model].steps), score, str(summary.steps), better, gained]
+            )
+    return pages.table(["model", "steps", "score", "more steps", "score", "change"], rows) if rows else _NOTHING
 
 
 def _advice(models: Sequence[ModelSummary]) -> str:

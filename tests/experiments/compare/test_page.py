@@ -35,6 +35,17 @@ def test_regions_say_what_to_take_and_where_softnic_loses(tmp_path: Path) -> Non
     assert "| rht:4 | 90.00 % | +0.00 points | 8.0 | 8.0 | 1 |" in made["compare-tables"]
 
 
+def test_longer_trainings_stand_beside_the_usual_ones_of_the_same_seeds(tmp_path: Path) -> None:
+    keep(tmp_path, EXACT, replace(EXACT, seed=8, evaluations=WORSE.evaluations), SMALL)
+    assert page.regions(tmp_path)["compare-longer"] == "No results yet."
+    better = training("exact", (0.5, 0.91), 1.0, 80_000_000)
+    (job,) = plan.ComparisonPlan(("exact",), {"hdc": replace(plan.FULL["hdc"], steps=3000)}).jobs()
+    TrainingResults(tmp_path / page.LONGER, {}).keep(job, better)
+    made = page.regions(tmp_path)
+    assert made["compare-longer"].splitlines()[2:] == ["| `hdc` | 1500 | 90.00 % | 3000 | 91.00 % | +1.00 points |"]
+    assert "3 of 78" in made["compare-run"]
+
+
 def test_results_of_another_schedule_are_left_out(tmp_path: Path) -> None:
     keep(tmp_path, EXACT, SMALL)
     kept = TrainingResults(tmp_path, {})
