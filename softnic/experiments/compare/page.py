@@ -88,6 +88,7 @@ def regions(directory: Path) -> dict[str, str]:
     return {
         "compare-run": _run(models),
         "compare-longer": _longer(models, summarised(directory / LONGER)),
+        "compare-headline": _headline(compared),
         "compare-advice": _advice(compared),
         "compare-losses": _losses(compared),
         "compare-feedback": _feedback(compared),
@@ -151,6 +152,20 @@ def _longer(models: Sequence[ModelSummary], longer: Sequence[ModelSummary]) -> s
                 [f"`{summary.model}`", str(usual[summary.model].steps), score, str(summary.steps), better, gained]
             )
     return pages.table(["model", "steps", "score", "more steps", "score", "change"], rows) if rows else _NOTHING
+
+
+def _headline(models: Sequence[ModelSummary]) -> str:
+    """Return by how much softnic's best method is sooner than the best of PyTorch's hooks, over all models."""
+    cells = []
+    for rate in RATES:
+        given = [advice.advise(summary, rate_bps(rate)) for summary in models]
+        times = [
+            each.peer.seconds / each.ours.seconds for each in given if each.peer is not None and each.ours is not None
+        ]
+        cells.append(f"{min(times):.2f} to {max(times):.2f}" if times else "")
+    headings = ["links", *(text_rate(rate_bps(rate)) for rate in RATES)]
+    names = ", ".join(f"`{summary.model}`" for summary in models)
+    return pages.table(headings, [[f"times as soon: {names}", *cells]]) if models else _NOTHING
 
 
 def _advice(models: Sequence[ModelSummary]) -> str:

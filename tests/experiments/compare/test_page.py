@@ -27,6 +27,8 @@ def test_regions_say_what_to_take_and_where_softnic_loses(tmp_path: Path) -> Non
     made = page.regions(tmp_path)
     assert "| `hdc` | scikit-learn's digits | 1500 steps of 4 x 25 | 5 of 78 | 0 of 26 | 0 min |" in made["compare-run"]
     assert TIMES in made["compare-advice"]
+    assert made["compare-headline"].splitlines()[0] == "| links | 10 Gbit/s | 1 Gbit/s | 100 Mbit/s | 10 Mbit/s |"
+    assert "| times as soon: `hdc` | 0.51 to 0.51 |" in made["compare-headline"]
     lost = made["compare-losses"].splitlines()
     assert lost[0] == "- `hdc` at 10 Gbit/s: `fp16` is first; softnic's best, `rht:4`, takes 1.95 times as long."
     assert lost[-1] == "- `hdc`: these do not reach the score: `scalecom:0.01` (-10.00 points)."
