@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from softnic.experiments import torch_models
-from softnic.experiments.compare.summary import REFERENCE, Course, MethodSummary
+from softnic.experiments.compare.summary import REFERENCE, LearningCurve, MethodSummary
 from softnic.experiments.spread import Spread
 from softnic.units import text_rate, text_time
 
@@ -174,14 +174,14 @@ def scaled(summary: ModelSummary, parameters: int, compute_s: float | None) -> M
     factor = parameters / summary.parameters
     computed = summary.compute_s * factor if compute_s is None else compute_s
 
-    def rescale(course: Course) -> Course:
+    def rescale(curve: LearningCurve) -> LearningCurve:
         host_s = [
             max(0.0, host_s - steps * summary.compute_s) * factor + steps * computed
-            for steps, host_s in zip(course.steps, course.host_s, strict=True)
+            for steps, host_s in zip(curve.steps, curve.host_s, strict=True)
         ]
-        return replace(course, host_s=host_s, link_bytes=[factor * sent for sent in course.link_bytes])
+        return replace(curve, host_s=host_s, link_bytes=[factor * sent for sent in curve.link_bytes])
 
-    methods = [replace(each, courses=tuple(map(rescale, each.courses))) for each in summary.methods]
+    methods = [replace(each, curves=tuple(map(rescale, each.curves))) for each in summary.methods]
     return replace(summary, parameters=parameters, compute_s=computed, methods=methods)
 
 

@@ -45,7 +45,7 @@ def summarised(directory: Path, models: Iterable[str] = torch_models.NAMES) -> l
     found = []
     for model in models:
         kept_pairs = kept_trainings(directory, model)
-        exact = [job for job, result in kept_pairs if job.method == "exact" and not result.diverged]
+        exact = [job for job, result in kept_pairs if job.method == REFERENCE and not result.diverged]
         if exact:
             found.append(_summary(exact[-1], [result for job, result in kept_pairs if _same(job, exact[-1])]))
     return found
@@ -266,7 +266,7 @@ def _check(path: Path) -> str:
 
 def _draw(summary: ModelSummary, directory: Path, path: Path) -> None:
     """Draw the score over computed time over links of _DRAWN_RATE, of the first seed's trainings."""
-    exact = summary.of("exact")
+    exact = summary.of(REFERENCE)
     results = [result for _job, result in kept_trainings(directory, summary.model) if result.seed == exact.seeds[0]]
     shown = {result.method: result for result in results if result.method in _DRAWN and not result.diverged}
     unit = "bits per character" if torch_models.reads_text(summary.model) else "accuracy on the test set"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from softnic.experiments import torch_models
+from softnic.experiments.compare.link_report import DIVERGED
 from softnic.experiments.compare.plan import ComparisonPlan
 from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
@@ -28,7 +29,6 @@ from softnic.experiments.report import (
 )
 from softnic.units import text_bytes
 
-DIVERGED = "diverged"
 CURVES = "curves.csv"
 SUMMARY = "summary.csv"
 

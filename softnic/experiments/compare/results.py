@@ -37,7 +37,7 @@ class TrainingResult:
     @property
     def diverged(self) -> bool:
         """Whether the weights were NaN or infinite at the end."""
-        return not (math.isfinite(self.last.loss) and math.isfinite(self.last.score))
+        return self.last.diverged
 
     def as_json(self) -> dict[str, Any]:
         """Return the evaluations by field, with null in place of NaN and infinities."""

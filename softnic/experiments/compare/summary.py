@@ -12,7 +12,6 @@ emulated links beside it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,8 +44,8 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The course of a training, or the mean of several: lists with an element for each evaluation."""
+class LearningCurve:
+    """The learning curve of a training, or the mean of several: lists with an element for each evaluation."""
 
     steps: Sequence[float]
     host_s: Sequence[float]
@@ -76,7 +75,7 @@ class MethodSummary:
     model: str
     method: str
     seeds: tuple[int, ...]
-    courses: tuple[Course, ...]
+    curves: tuple[LearningCurve, ...]
     exact_scores: tuple[float, ...]
     """At the end."""
     ratio: float
@@ -92,8 +91,8 @@ class MethodSummary:
     @property
     def score(self) -> Spread | None:
         """At the end. None if a training diverged."""
-        known = [score for course in self.courses if (score := course.scores[-1]) is not None]
-        return Spread(known) if len(known) == len(self.courses) else None
+        known = [score for curve in self.curves if (score := curve.scores[-1]) is not None]
+        return Spread(known) if len(known) == len(self.curves) else None
 
     @property
     def change(self) -> Spread | None:
@@ -110,7 +109,7 @@ class MethodSummary:
         """
         text = torch_models.reads_text(self.model)
         wanted = Spread(self.exact_scores).mean + (ALLOWED_BITS if text else -ALLOWED_POINTS)
-        return _mean(self.courses).until(wanted, less_is_better=text)
+        return _mean(self.curves).until(wanted, less_is_better=text)
 
     def only(self, seeds: Collection[int]) -> MethodSummary | None:
         """Return the summary of these seeds alone, with the ratios of all; None if one is missing."""
@@ -120,7 +119,7 @@ class MethodSummary:
         return replace(
             self,
             seeds=tuple(self.seeds[index] for index in kept),
-            courses=tuple(self.courses[index] for index in kept),
+            curves=tuple(self.curves[index] for index in kept),
             exact_scores=tuple(self.exact_scores[index] for index in kept),
         )
 
@@ -131,7 +130,7 @@ class MethodSummary:
 
     def step_seconds(self, rate_bps: float) -> float:
         """Return the mean time of a step over links of a rate."""
-        whole = _mean(self.courses).costs[-1]
+        whole = _mean(self.curves).costs[-1]
         return whole.seconds(rate_bps) / whole.steps
 
 
@@ -165,37 +164,37 @@ def _summary(trainings: Sequence[TrainingResult], exact: dict[int, TrainingResul
         model=trainings[0].model,
         method=trainings[0].method,
         seeds=tuple(training.seed for training in trainings),
-        courses=tuple(map(_course, trainings)),
+        curves=tuple(map(_curve, trainings)),
         exact_scores=tuple(reference.last.score for reference in references),
         ratio=sum(each.last.wire_bytes for each in references) / sum(each.last.wire_bytes for each in trainings),
         last_ratio=sum(map(last_bytes, references)) / sum(map(last_bytes, trainings)),
     )
 
 
-def _course(training: TrainingResult) -> Course:
+def _curve(training: TrainingResult) -> LearningCurve:
     looks = training.evaluations
-    return Course(
+    return LearningCurve(
         steps=[look.step for look in looks],
         host_s=[look.host_s for look in looks],
         link_bytes=[look.link_bytes for look in looks],
-        scores=[look.score if math.isfinite(look.loss) and math.isfinite(look.score) else None for look in looks],
+        scores=[None if look.diverged else look.score for look in looks],
     )
 
 
-def _mean(courses: Sequence[Course]) -> Course:
-    """Return the mean of courses of one schedule."""
+def _mean(curves: Sequence[LearningCurve]) -> LearningCurve:
+    """Return the mean of learning curves of one schedule."""
 
     def means(lists: Iterable[Sequence[float]]) -> list[float]:
         return [Spread(values).mean for values in zip(*lists, strict=True)]
 
     scores = [
         None if None in each else Spread([score for score in each if score is not None]).mean
-        for each in zip(*(course.scores for course in courses), strict=True)
+        for each in zip(*(curve.scores for curve in curves), strict=True)
     ]
-    return Course(
-        courses[0].steps,
-        means(course.host_s for course in courses),
-        means(course.link_bytes for course in courses),
+    return LearningCurve(
+        curves[0].steps,
+        means(curve.host_s for curve in curves),
+        means(curve.link_bytes for curve in curves),
         scores,
     )
 

@@ -69,6 +69,11 @@ class Evaluation:
     """Of one step since the last evaluation, from its begin to when its gradients are ready: the tenth percentile of
     all workers' steps, which other processes on the same cores disturb least."""
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the weights were NaN or infinite."""
+        return not (math.isfinite(self.loss) and math.isfinite(self.score))
+
 
 START = Evaluation(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)
 

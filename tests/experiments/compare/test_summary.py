@@ -45,17 +45,17 @@ ALL = [EXACT, FP16, SMALL, WORSE, LOST]
 MODEL = advice.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, 5.0, summary.summaries(ALL, "hdc"))
 
 
-COURSE = MODEL.of("rht:4").courses[0]
+CURVE = MODEL.of("rht:4").curves[0]
 
 
 def test_the_cost_until_the_score_is_linear_between_evaluations() -> None:
-    cost = COURSE.until(0.7, less_is_better=False)
+    cost = CURVE.until(0.7, less_is_better=False)
     assert cost is not None
     assert (cost.steps, cost.host_s, cost.link_bytes) == pytest.approx((15.0, 3.0, 15_000_000))
     assert cost.seconds(1e8) == pytest.approx(3.0 + 1.2)
     assert cost.seconds(math.inf) == pytest.approx(3.0)
-    assert COURSE.until(0.901, less_is_better=False) is None
-    first = COURSE.until(0.3, less_is_better=False)
+    assert CURVE.until(0.901, less_is_better=False) is None
+    first = CURVE.until(0.3, less_is_better=False)
     assert first is not None
     assert first.steps == 10
 
@@ -134,7 +134,7 @@ def test_methods_are_compared_by_the_seeds_that_they_have_in_common() -> None:
     times = rows["rht:4"].times_peer["10gbit"]
     assert times == link_report.rows(MODEL.methods, ("10gbit",))[2].times_peer["10gbit"]
     assert rows["fp16"].seeds == 2
-    assert rows["fp16"].seconds["10gbit"] == pytest.approx(1.9875 * 5.0, rel=0.01)
+    assert rows["fp16"].seconds["10gbit"] == pytest.approx(1.9875 * (5.0 + 0.032))  # evaluations until 0.895
     assert found[0].only({9}) is None
     apart = [found[0], found[1].only({8}), found[2]]
     alone = advice.advise(replace(MODEL, methods=[each for each in apart if each is not None]), 1e10)
@@ -172,7 +172,7 @@ def test_the_nearest_model_is_scaled_to_the_size_asked_for() -> None:
     with pytest.raises(advice.AdviceError, match="no results of any model"):
         advice.nearest([], 1, None)
     scaled = advice.scaled(MODEL, 2_000_000, 0.05).of("rht:4")
-    cost = scaled.courses[0].costs[-1]
+    cost = scaled.curves[0].costs[-1]
     # Of 4 s for 20 steps, 0.2 are computation.
     assert (cost.steps, cost.host_s, cost.link_bytes) == pytest.approx((20, 2 * 3.8 + 20 * 0.05, 40_000_000))
     assert scaled.to_score is not None
