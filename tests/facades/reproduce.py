@@ -22,6 +22,7 @@ from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import (
+    courses,
     digits,
     fig1,
     fig4,
@@ -96,6 +97,7 @@ __all__ = [
     "block_of",
     "cache_directory",
     "change",
+    "courses",
     "digits",
     "draw",
     "enlarged",

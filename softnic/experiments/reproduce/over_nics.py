@@ -16,7 +16,9 @@ import numpy as np
 
 from softnic.cluster import Cluster
 from softnic.experiments.data import Floats
-from softnic.experiments.reproduce.context import Context
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.reproduce import networks
+from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.runner import ONE_THREAD, RankPool
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
@@ -48,18 +50,25 @@ class Sample:
     scale: float
     """Size of the whole, in rows."""
 
+
+@dataclass(frozen=True)
+class SampleSize:
+    """Bytes of one worker's gradients in an exchange."""
+
+    row_bytes: int
+    """Of the sample."""
+    whole_bytes: int
+    """Of the model."""
+
     @property
-    def row_bytes(self) -> int:
-        return 4 * int(self.rows.shape[1])
+    def scale(self) -> float:
+        """Size of the whole, in rows."""
+        return self.whole_bytes / self.row_bytes
 
     @property
     def megabytes(self) -> float:
         """Size of a row in 10^6 bytes."""
         return self.row_bytes / 1e6
-
-    @property
-    def whole_bytes(self) -> float:
-        return self.row_bytes * self.scale
 
 
 def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
@@ -78,8 +87,27 @@ def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
 
 
 def sample_of(context: Context, model: str) -> Sample:
-    """Return the sample of a model's late gradients that is exchanged, for the paper's four workers."""
-    return sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
+    """Return the sample of a model's late gradients that is exchanged, for the paper's four workers.
+
+    Raises ReproduceError without the model's framework.
+    """
+    return context.once(
+        ("sample", model), lambda: sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
+    )
+
+
+def sample_size(context: Context, model: str) -> SampleSize:
+    """Return the size of the model's sample, for which no gradients need to be made. Raises ReproduceError."""
+    with needs_torch(paper.TITLES[model]):
+        whole = _parameters(context, model)
+    pieces = min(whole // PIECE_WORDS, sample_bytes(context) // (4 * PIECE_WORDS))
+    return SampleSize(4 * PIECE_WORDS * pieces, 4 * whole)
+
+
+def _parameters(context: Context, model: str) -> int:
+    if model == "hdc":
+        return Classifier(context.data.features, np.random.default_rng(0)).parameters.size
+    return networks.parameter_bytes(model, context.settings.classes) // 4
 
 
 def sample_bytes(context: Context) -> int:
@@ -87,15 +115,20 @@ def sample_bytes(context: Context) -> int:
     return QUICK_BYTES if context.quick else SAMPLE_BYTES
 
 
-def over_nics(context: Context, model: str, given: Sample, strategy: str) -> Breakdown:
+def over_nics(context: Context, model: str, strategy: str) -> Breakdown:
     """Return the seconds of an exchange of all of a model's gradients, the median over rounds.
 
     A file that several items read keeps them. Raises MeasurementError, ClusterError.
     """
     rounds = 1 if context.quick else 5
-    settings = {**gradients_of(context), "link": LINK, "bytes": given.row_bytes, "rounds": rounds}
+    row_bytes = sample_size(context, model).row_bytes
+    settings = {**gradients_of(context), "link": LINK, "bytes": row_bytes, "rounds": rounds}
     unit = f"{paper.TITLES[model]}, {strategy} over NICs"
-    return context.shared(TIMES).once(unit, settings, lambda: _measured(context, given, strategy, rounds), Breakdown)
+
+    def measure() -> Breakdown:
+        return _measured(context, sample_of(context, model), strategy, rounds)
+
+    return context.shared(TIMES).once(unit, settings, measure, Breakdown)
 
 
 def gradients_of(context: Context) -> dict[str, object]:

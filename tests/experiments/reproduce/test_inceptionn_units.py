@@ -18,13 +18,14 @@ from tests.facades.reproduce import (
     Unit,
     Value,
     ValueTable,
+    courses,
     fig13,
+    lossy,
     made,
     over_nics,
     paper,
-    sample,
 )
-from tests.facades.train import WHOLE, DataSet, Iteration, Phase, Span
+from tests.facades.train import WHOLE, Iteration, Phase, Span
 
 
 def quiet(_what: str) -> None:
@@ -46,7 +47,7 @@ def test_units_that_are_kept_are_not_made_again(here: bool, tmp_path: Path) -> N
 
 
 def test_an_exchange_over_nics_is_measured_once(
-    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: DataSet
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other items, and later runs, read it from the shared file."""
     measured: list[str] = []
@@ -57,24 +58,52 @@ def test_an_exchange_over_nics_is_measured_once(
         return [(Iteration(spans, {WHOLE: 1.0}),)]
 
     monkeypatch.setattr(over_nics, "iterations_over_nics", measure)
-    given = sample(data.train_inputs.ravel(), 4, 1 << 18)
     for _ in range(2):
         run = dataclasses.replace(context, results=tmp_path, measured={})
         for _ in range(2):
-            assert over_nics.over_nics(run, "hdc", given, "wa").exchange == pytest.approx(1.5 * given.scale)
+            scale = over_nics.sample_size(run, "hdc").scale
+            assert over_nics.over_nics(run, "hdc", "wa").exchange == pytest.approx(1.5 * scale, rel=1e-5)
+        monkeypatch.setattr(Context, "stages", None)  # gradients of a kept exchange are not made
     assert measured == ["wa"]
     assert (tmp_path / "inceptionn-times.json").exists()
+
+
+@pytest.mark.parametrize("model", ["hdc", pytest.param("alexnet", marks=pytest.mark.slow)])
+def test_a_samples_size_is_known_without_gradients(model: str, context: Context) -> None:
+    size = over_nics.sample_size(context, model)
+    given = over_nics.sample_of(context, model)
+    assert given.rows[0].nbytes == size.row_bytes
+    assert given.scale == pytest.approx(size.scale)
+
+
+def test_small_networks_are_evaluated_on_their_way(context: Context) -> None:
+    """The last evaluation is that of a training which is evaluated at its end alone."""
+    own, loss = lossy.LossyPlan(6, 2, 0.02, tested=50), lossy.Loss(gradients="bounded:10")
+    found = lossy.course(context.data_path, "alexnet", own, loss, 1, every=2)
+    samples = len(context.data.train_labels)
+    assert [epochs * samples for epochs, _ in found] == pytest.approx([16, 32, 48])
+    assert found[-1][1] == lossy.train(context.data_path, "alexnet", own, loss, 1).accuracy
+
+
+def test_fig13_has_small_networks_beside_hdc(context: Context) -> None:
+    own = dataclasses.replace(context, models=("alexnet",))
+    found = courses.courses(own, "alexnet")
+    assert list(found.by_seed[1]) == ["WA", "INC", "INC+C", "INC+bounded:10", "INC+bounded:8"]
+    assert found.by_seed[1]["INC"] == found.by_seed[1]["WA"]
+    assert found.by_seed[1]["WA"][-1][0] == pytest.approx(courses.FACTOR * found.epochs)
+    first_half = [accuracy for epochs, accuracy in found.by_seed[1]["WA"] if epochs <= found.epochs + 1e-9]
+    assert found.targets == [max(first_half)]
 
 
 def test_an_exchange_that_one_seed_does_not_carry_has_no_mean() -> None:
     reached = fig13.ToAccuracy("INC+C", 3.0, 0.5, 0.98, 2.0, 1.5)
     missed = fig13.ToAccuracy("INC+C", None, None, 0.96)
     columns = ValueTable("", fig13.COLUMNS, []).headings
-    both = dict(zip(columns, fig13.row("INC+C", [reached, reached], [0.97, 0.97]), strict=True))
+    both = dict(zip(columns, fig13.row("HDC", "INC+C", [reached, reached], [0.97, 0.97]), strict=True))
     assert both["seeds that reach it"] == "2 of 2"
     assert (both["epochs"], both["more than WA"], both["speed-up, measured"]) == (3.0, 0.5, 1.5)
     assert both["points of the target"] == pytest.approx(1.0)
-    one = dict(zip(columns, fig13.row("INC+C", [reached, missed], [0.97, 0.97]), strict=True))
+    one = dict(zip(columns, fig13.row("HDC", "INC+C", [reached, missed], [0.97, 0.97]), strict=True))
     assert one["seeds that reach it"] == "1 of 2"
     assert one["epochs"] is one["more than WA"] is one["speed-up, measured"] is None
     assert one["points of the target"] == pytest.approx(0.0)
@@ -101,7 +130,11 @@ def results(saved: float, faster: float, snappy: float, more: float | None, two_
             ValueTable("", "k | times 2^-k", [[10, 8.0], [8, 2.0], [6, 1.0]], "swept"),
         ],
         "inceptionn fig13": [
-            ValueTable("", "exchange | more than WA | points of the target | ±", [["INC+C", more, -0.5, 0.1]])
+            ValueTable(
+                "",
+                "model | exchange | more than WA | points of the target | ±",
+                [["HDC", "INC+C", more, -0.5, 0.1], ["AlexNet", "INC+C", None, -0.2, 0.1]],
+            )
         ],
     }
     return Results({name: Item("", tables) for name, tables in items.items()})
@@ -130,7 +163,7 @@ def test_claims_follow_the_results(given: tuple[float, float, float, float | Non
     assert by_place["Alg. 2"] == "up to 8.0, 2.0, 1.0 times the bound"
     assert by_place["Fig. 7"] == f"Snappy {given[2]:.2f} and {given[2]:.2f}, SZ3 2.50 and 2.50 (AlexNet and HDC)"
     assert by_place["Table II"] == "60, 65, 70, 75 % (AlexNet, HDC, ResNet-50, VGG-16)"
-    assert "-0.50 ± 0.10 points of the target" in by_place["Fig. 13"]
+    assert "AlexNet not with every seed, at best -0.20 ± 0.10 points of the target" in by_place["Fig. 13"]
 
 
 def test_measured_nics_are_beside_virtual_time_once_they_are_there() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import compute, paper
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, number, percent, span
 from softnic.experiments.reproduce.over_nics import (
     RATE,
     STRATEGIES,
@@ -23,6 +23,7 @@ from softnic.experiments.reproduce.over_nics import (
     over_nics,
     sample_bytes,
     sample_of,
+    sample_size,
 )
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
 from softnic.units import rate_bps
@@ -49,29 +50,31 @@ class Times:
 ByStrategy = Mapping[str, Times]
 
 
-def here(context: Context, model: str, given: Sample) -> ByStrategy:
+def here(context: Context, model: str) -> ByStrategy:
     """Return times on this machine, exchanged over NICs. Raises MeasurementError, ClusterError."""
     own = compute.measured(model, context).total_s
+    exchanged = sample_size(context, model)
     times = {}
     for name, strategy in STRATEGIES.items():
-        context.progress(f"{paper.TITLES[model]}, {name}: {given.megabytes:.1f} MB over NICs")
-        part = over_nics(context, model, given, strategy)
+        context.progress(f"{paper.TITLES[model]}, {name}: {exchanged.megabytes:.1f} MB over NICs")
+        part = over_nics(context, model, strategy)
         times[name] = Times(own, part.exchange + part.sum)
     return times
 
 
-def in_proportion(context: Context, model: str, given: Sample) -> ByStrategy:
+def in_proportion(context: Context, model: str) -> ByStrategy:
     """Return times with Table II's computation, links of 10 Gbit/s and gradients of the paper's size."""
     table = paper.TABLE_2[model]
     own = (table.total - table.communicate - table.gradient_sum) / paper.TABLE_2_ITERATIONS
-    whole = Sample(given.rows, paper.MODEL_MB[model] * 2**20 / given.rows[0].nbytes)
+    row_bytes = sample_size(context, model).row_bytes
     times = {}
-    settings = {**gradients_of(context), "rate": paper.LINK, "bytes": given.row_bytes}
+    settings = {**gradients_of(context), "rate": paper.LINK, "bytes": row_bytes}
     for name, strategy in STRATEGIES.items():
         title = f"{paper.TITLES[model]}, {name}, in virtual time"
         context.progress(title)
 
         def measure(strategy: str = strategy) -> float:
+            whole = Sample(sample_of(context, model).rows, paper.MODEL_MB[model] * 2**20 / row_bytes)
             return in_virtual_time(whole, strategy, rate_bps(paper.LINK), add_gamma(model))
 
         times[name] = Times(own, context.shared(TIMES).once(title, settings, measure, float))
@@ -82,16 +85,19 @@ def make(context: Context) -> Item:
     measured: dict[str, ByStrategy] = {}
     virtual: dict[str, ByStrategy] = {}
     for model in context.models:
-        given = sample_of(context, model)
-        measured[model] = here(context, model, given)
-        virtual[model] = in_proportion(context, model, given)
+        measured[model] = here(context, model)
+        virtual[model] = in_proportion(context, model)
     return Item(
         "training time of WA, WA+C, INC, INC+C",
         [
             _table("Table II's computation, exchange in virtual time at 10 Gbit/s", virtual, "virtual"),
             _table(f"Measured on this machine, over NICs on links of {RATE}", measured, "measured"),
         ],
-        [_chart("Table II and virtual time", virtual), _chart(f"measured, {RATE}", measured)],
+        [
+            _chart("Table II and virtual time", virtual),
+            _chart(f"measured, {RATE}", measured),
+            _beside_paper(virtual, measured),
+        ],
         [
             f"C is {paper.FIG_12_CODEC}. Virtual time leaves out what codecs, NICs and hosts take; the paper, too, "
             "computed the time of compressed exchanges from that of exact ones and the ratio (section VII-C).",
@@ -139,6 +145,22 @@ def _chart(title: str, by_model: Mapping[str, ByStrategy]) -> Bars:
         "exchange": [own.exchange_s / base for _, _, own, base in bars],
     }
     return Bars(title, "times WA", [f"{paper.TITLES[model]} {name}" for model, name, _, _ in bars], parts, stacked=True)
+
+
+def _beside_paper(virtual: Mapping[str, ByStrategy], measured: Mapping[str, ByStrategy]) -> Bars:
+    shown = [(model, strategy) for model in virtual for strategy in ("INC", "INC+C")]
+
+    def times(by_model: Mapping[str, ByStrategy]) -> list[float | None]:
+        return [by_model[model][strategy].total_s / by_model[model]["WA"].total_s for model, strategy in shown]
+
+    published = [_published(model, strategy)[0] for model, strategy in shown]
+    series = {
+        "paper": [None if each is None else number(each) for each in published],
+        "Table II and virtual time": times(virtual),
+        f"measured, {RATE}": times(measured),
+    }
+    groups = [f"{paper.TITLES[model]} {strategy}" for model, strategy in shown]
+    return Bars("An iteration beside the paper's", "times WA", groups, series)
 
 
 def _findings(by_model: Mapping[str, ByStrategy], what: str) -> list[str]:

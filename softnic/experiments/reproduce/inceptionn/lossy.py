@@ -151,6 +151,18 @@ def train(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int) ->
     return _Training(_loaded(data_path), model, own, loss, seed).run()
 
 
+def course(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int, every: int) -> list[tuple[float, float]]:
+    """Train in the same way. Returns epochs and the accuracy on the test set after each `every` steps."""
+    data = _loaded(data_path)
+    training = _Training(data, model, own, loss, seed)
+    return [(epochs(data, own, step), training.accuracy()) for step in training.steps() if step % every == 0]
+
+
+def epochs(data: DataSet, own: LossyPlan, steps: int) -> float:
+    """Return how often the workers together have drawn as many samples as there are."""
+    return steps * paper.WORKERS * own.batch / len(data.train_labels)
+
+
 @lru_cache(1)
 def _loaded(data_path: Path) -> DataSet:
     return load(data_path)
@@ -197,13 +209,21 @@ class _Training:
         self._ring = EmulatedRing(codecs.get(loss.gradients)) if loss.gradients else None
         self._weights = codecs.get(loss.weights) if loss.weights else None
         self._ratios: list[float] = []
+        self._stages: list[StageShares] = []
 
     def run(self) -> LossyTraining:
+        for _ in self.steps():
+            pass
+        ratio = 1 / float(np.mean(self._ratios)) if self._ratios else 1.0
+        return LossyTraining(self.accuracy(), ratio, self._stages)
+
+    def steps(self) -> Iterator[int]:
+        """Train, and yield the number of steps taken after each."""
         weights = self._model.parameters
         master = weights.copy()
         optimizer = MomentumSgd(master.size, 1.0, self._momentum)
         own = [np.empty_like(master) for _ in self._draws]
-        total, stages = np.empty_like(master), []
+        total = np.empty_like(master)
         looks = {max(1, round(share * self._steps)) for share in STAGES.values()}
         self._publish(master)
         for step in range(1, self._steps + 1):
@@ -211,17 +231,19 @@ class _Training:
                 self._model.forward_backward(*next(draw))
                 gradients[:] = self._model.gradients
             if self._loss == EXACT and step in looks:
-                stages.append(stage(step, own[0]))
+                self._stages.append(stage(step, own[0]))
             self._exchange(step, own, total)
             total *= np.float32(1 / paper.WORKERS)
             total += self._decay * master
             total *= np.float32(self._plan.rate * (1 - (step - 1) / self._steps))
             optimizer.step(master, total)
             self._publish(master)
+            yield step
+
+    def accuracy(self) -> float:
+        """Return the accuracy on the part of the test set that the plan has."""
         tested = slice(self._plan.tested)
-        error = self._model.error(self._data.test_inputs[tested], self._data.test_labels[tested])
-        ratio = 1 / float(np.mean(self._ratios)) if self._ratios else 1.0
-        return LossyTraining(1 - error, ratio, stages)
+        return 1 - self._model.error(self._data.test_inputs[tested], self._data.test_labels[tested])
 
     def _exchange(self, step: int, own: Sequence[Floats], total: Floats) -> None:
         if self._ring is None:

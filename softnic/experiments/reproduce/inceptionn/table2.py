@@ -12,7 +12,7 @@ from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import compute, paper
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
-from softnic.experiments.reproduce.over_nics import RATE, over_nics, sample_of
+from softnic.experiments.reproduce.over_nics import RATE, over_nics, sample_size
 from softnic.units import rate_bps
 
 STEPS = ("forward pass", "backward pass", "GPU copy", "gradient sum", "communicate", "update")
@@ -25,10 +25,10 @@ def make(context: Context) -> Item:
     groups, findings, differs = [], [], []
     for model in context.models:
         title, published = paper.TITLES[model], paper.TABLE_2[model]
-        given = sample_of(context, model)
+        exchanged = sample_size(context, model)
         own = compute.measured(model, context)
-        context.progress(f"table2: {title}, {given.megabytes:.1f} MB over five NICs")
-        exchange = over_nics(context, model, given, "wa")
+        context.progress(f"table2: {title}, {exchanged.megabytes:.1f} MB over five NICs")
+        exchange = over_nics(context, model, "wa")
         here = (own.forward_s, own.backward_s, 0.0, exchange.sum, exchange.exchange, own.update_s)
         rows += _rows(title, published, here)
         groups += [f"{title}\npaper", f"{title}\nhere"]
@@ -38,8 +38,8 @@ def make(context: Context) -> Item:
             f"{title}: communication takes {percent(here[_COMMUNICATE] / sum(here))} of the time; in the paper "
             f"{percent(published.communicate / published.total)}."
         )
-        if given.scale > 1.001:
-            part = f"{given.megabytes:.1f} of {given.whole_bytes / 1e6:.0f} MB"
+        if exchanged.scale > 1.001:
+            part = f"{exchanged.megabytes:.1f} of {exchanged.whole_bytes / 1e6:.0f} MB"
             differs.append(f"{title}: {part} were exchanged, and the time scaled up.")
     columns = "model | step | paper s [.2f] | paper % [.1f] | here s [.2f] | here % [.1f]"
     return Item(

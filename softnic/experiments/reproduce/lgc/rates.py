@@ -14,8 +14,9 @@ from math import prod
 import numpy as np
 
 from softnic.experiments.measure import ONE_CORE, seconds_a_call
+from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context, needs_torch
-from softnic.experiments.reproduce.item import Item, Row, ValueTable
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, number
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.shapes import NETWORKS, NetworkShapes
 from softnic.gradients import indices as coding
@@ -166,7 +167,7 @@ def make(context: Context) -> Item:
             ValueTable("A node's bytes in a step of the last phase; paper: Table VI", _COLUMNS, rows),
             ValueTable("The autoencoder; paper: 0.007 ms and 1 ms", _TIME_COLUMNS, times, "times"),
         ],
-        (),
+        [_chart(rows, network) for network in networks],
         [
             "No training: bytes follow from the shapes. Indices are those of normally distributed gradients; places of "
             "real ones, which are less even, take somewhat less.",
@@ -186,6 +187,18 @@ def _rows(network: NetworkShapes, step: StepBytes) -> Iterator[Row]:
             *(network.title, method, values / MB, step.whole / values, f"{size:g}", f"{ratio:,g}"),
             *(everything / MB, step.whole / everything),
         ]
+
+
+def _chart(rows: Sequence[Row], network: NetworkShapes) -> Bars:
+    methods = _METHODS[1:]
+    own = {row[1]: row for row in rows if row[0] == network.title}
+    series = {
+        "paper": [paper.SIZES[network.published][method][0] for method in methods],
+        "values": [number(own[method][2]) for method in methods],
+        "with indices and first layer": [number(own[method][6]) for method in methods],
+    }
+    groups = [method.replace("parameter ", "") for method in methods]
+    return Bars(f"{network.title}: a node's bytes in a step (Table VI)", "MB", groups, series)
 
 
 def _findings(rows: Sequence[Row], times: Sequence[Row], networks: Sequence[NetworkShapes]) -> Iterator[str]:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from softnic.experiments.plot import Lines
+from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, span
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent, span
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.paper import PublishedMethod
 from softnic.experiments.reproduce.lgc.training import (
@@ -63,7 +63,7 @@ def make(context: Context) -> Item:
             ValueTable(title, COLUMNS, _rows(results)),
             ValueTable("A step of each phase; paper: Table V", PHASE_COLUMNS, _phase_rows(results), "phases"),
         ],
-        [_curves(model, found) for model, found in results.items()],
+        [*(_curves(model, found) for model, found in results.items()), _step_chart(_phase_rows(results))],
         [
             *differs(context),
             "Ratios count what a rank sends in a step of the last phase; on the wire is the whole training, by the "
@@ -132,6 +132,14 @@ def _phase_rows(results: Results) -> list[Row]:
                 times = (seconds.text(".1f", 1e3), whole.mean, whole.deviation, theirs)
                 rows.append([TITLES[model], name, phase, *times, sent, down, weights])
     return rows
+
+
+def _step_chart(rows: Sequence[Row]) -> Bars:
+    """Return the steps of the last phase, of a full step, beside Table V's."""
+    last = [row for row in rows if row[2] == COMPRESSED]
+    groups = [f"{network}\n{str(method).partition('(')[2].rstrip(')')}" for network, method, *_ in last]
+    series = {name: [number(row[at]) for row in last] for name, at in (("paper", 6), ("here", 4))}
+    return Bars("A step of the last phase (Table V)", "of a full step", groups, series)
 
 
 def _curves(model: str, found: Mapping[str, Sequence[MethodTraining]]) -> Lines:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from softnic.experiments.plot import Lines
+from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
@@ -40,7 +40,7 @@ def make(context: Context) -> Item:
             ValueTable("Throughput against that of the baseline", gain_columns, gains, "gains"),
             ValueTable("Throughput, times one node's", columns, points, "scaling"),
         ],
-        [_chart(points, batch) for batch in paper.FIG_4_BATCHES],
+        [*(_chart(points, batch) for batch in paper.FIG_4_BATCHES), _gain_chart(gains)],
         [
             "The paper's formulas with its parameters. softnic.model infers those that it does not give, P_Worker and "
             f"how fast the baseline's hosts sum, from Fig. 4a, so on 6 nodes at batch {paper.FIG_4_BATCH} it is bound "
@@ -94,6 +94,12 @@ def _chart(points: Sequence[Row], batch: int) -> Lines:
             series[f"{variant}, virtual time"] = [None if point[4] is None else number(point[4]) for point in own]
     series["ideal"] = list(NODES)
     return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
+
+
+def _gain_chart(gains: Sequence[Row]) -> Bars:
+    groups = [f"{nodes} nodes, {batch}: {variant}" for batch, nodes, variant, *_ in gains]
+    series = {name: [number(row[at]) for row in gains] for name, at in (("paper", 3), ("by formula", 4))}
+    return Bars("Throughput beside the paper's", "times the baseline", groups, series)
 
 
 def _errors_with_headers(points: Sequence[Row]) -> list[float]:

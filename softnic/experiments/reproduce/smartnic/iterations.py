@@ -15,7 +15,7 @@ import numpy as np
 
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.virtual import second_run
 from softnic.model import programs
@@ -126,7 +126,7 @@ def make(context: Context) -> Item:
                 "rates",
             ),
         ],
-        [_chart(rows, paper.FIG_4_BATCH)],
+        [_chart(rows, paper.FIG_4_BATCH), _paper_chart(comparison)],
         [
             "Virtual time, links of 1 us that leave every 20 us. softnic.model infers the speed of the paper's hosts "
             f"and of their sums from Fig. 4a, batch {paper.FIG_4_BATCH}, so the overlapped baseline there is bound to "
@@ -154,6 +154,12 @@ def _chart(rows: Sequence[Row], batch: int) -> Bars:
     names = (*_PARTS, "exposed")
     series = {name: [float(row[2 + place] or 0) for row in own] for place, name in enumerate(names)}
     return Bars(f"Batch {batch}", "ms", [str(row[1]) for row in own], series, stacked=True)
+
+
+def _paper_chart(comparison: Sequence[Row]) -> Bars:
+    groups = [f"{batch}, {what}" for batch, what, *_ in comparison]
+    series = {name: [number(row[at]) for row in comparison] for name, at in (("paper", 2), ("here", 3))}
+    return Bars("Beside the paper", "share, or times", groups, series)
 
 
 def _comparison(rows: Sequence[Row]) -> list[Row]:
