@@ -41,6 +41,12 @@ class Results:
                     if all(named[key] == value for key, value in where.items()) and row[column] is not None:
                         yield number(row[column])
 
+    def records(self, name: str) -> list[dict[str, Value]]:
+        """Return the rows of an item's first table, by heading. Raises NoResultError."""
+        if name not in self._items:
+            raise NoResultError(name)
+        return self._items[name].tables[0].records()
+
     def finding(self, name: str) -> str:
         """Return an item's first finding, one sentence or two. Raises NoResultError."""
         if name not in self._items:

@@ -120,6 +120,7 @@ def differs(context: Context) -> list[str]:
         f"{plan.tested:,} test images, of the weights as workers hold them.",
         "The rate is constant, and there is no dropout; momentum, weight decay, first rates and batches are the "
         "paper's. HDC has AlexNet's.",
+        f"One seed, {context.settings.seed}; `a2dtwp precision` has three, and their spread.",
         f"INTERVAL is {plan.interval} batches, 1/{plan.steps // plan.interval} of the training; the paper has 4,000 "
         "or 2,000, an epoch, which is 1/20 of AlexNet's training in Fig. 5. T is found by the paper's method.",
         f"The error to reach is the best of the baseline in the first {percent(TARGET_SHARE, 0)} of its steps; the "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.experiments.plot import Lines
+from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
@@ -28,7 +28,7 @@ def make(context: Context) -> Item:
             ValueTable("Here: after parts of the training", _COLUMNS, rows),
             ValueTable("Paper: section V-F, ImageNet1000 on x86", columns, published, "paper"),
         ],
-        [_chart(each) for each in cases],
+        [*(_chart(each) for each in cases), _ends(cases)],
         ["The paper counts epochs of ImageNet1000; here it is parts of the training.", *differs(context)],
         [*(_finding(each) for each in cases), _errors(cases)],
         titles(cases),
@@ -56,6 +56,16 @@ def _chart(given: WeightCase) -> Lines:
     parts = _parts(given)
     steps = [given.trainings[BASELINE].steps[index] for index in parts]
     return Lines(given.title, "steps", "times the baseline's", steps, {AWP_NAME: [_time(given, at) for at in parts]})
+
+
+def _ends(cases: list[WeightCase]) -> Bars:
+    """Return the whole trainings beside the paper's last points."""
+    models = [each.plan.model for each in cases]
+    series: dict[str, list[float | None]] = {
+        "paper": [list(paper.FIG_5[model].values())[-1] if model in paper.FIG_5 else None for model in models],
+        "here": [_time(each, len(each.trainings[BASELINE].steps) - 1) for each in cases],
+    }
+    return Bars("Whole trainings", "times the baseline's", [paper.TITLES[model] for model in models], series)
 
 
 def _finding(given: WeightCase) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 from softnic.experiments.reproduce.a2dtwp.precision import PLANS, title
 from softnic.experiments.reproduce.claim import Claim, Results, Verdict
-from softnic.experiments.reproduce.item import change
+from softnic.experiments.reproduce.item import change, number
+from softnic.experiments.spread import Spread
 
-_ITEM, _ADAPTIVE = "a2dtwp precision", "A2DTWP"
+_ITEM, _PROFILE, _NICS, _ADAPTIVE = "a2dtwp precision", "a2dtwp table2", "a2dtwp fig4", "A2DTWP"
 _MANY, _SOME = 2.5, 1.25
 """Times fewer bytes that come near the paper's, and that are some."""
 _ABOUT_THE_SAME = 0.02
@@ -31,7 +32,12 @@ def _named(results: Results, column: str, text: Callable[[float], str]) -> str:
 
 
 def _sent(results: Results) -> str:
-    return f"times fewer bytes: {_named(results, _BYTES, lambda share: f'{1 / share:.2f}')}"
+    text = f"times fewer bytes: {_named(results, _BYTES, lambda share: f'{1 / share:.2f}')}"
+    if _PROFILE in results:
+        [down] = [row for row in results.records(_PROFILE) if row["step"] == "weights down"]
+        whole, adaptive, *_ = (number(value) for name, value in down.items() if name.startswith("here "))
+        text += f"; over NICs VGG-A's weights take {whole / adaptive:.2f} times less"
+    return text
 
 
 def _of_bytes(results: Results) -> Verdict:
@@ -43,7 +49,12 @@ def _sooner(results: Results) -> str:
     saved = [1 - share for column in _TIMES for share in _by_model(results, column)]
     if not saved:
         return "the baseline's error is not reached by all seeds"
-    return f"{change(saved)} by the paper's profiles, in {len(saved)} of {_cases(results)} cases that reach it"
+    text = f"{change(saved)} by the paper's profiles, in {len(saved)} of {_cases(results)} cases that reach it"
+    if _NICS in results:
+        shares = list(results.values(_NICS, "A2DTWP, here"))
+        text += f"; over NICs with one seed {change([1 - Spread(shares).mean])} on average of {len(shares)} cases, "
+        text += f"{sum(share < 1 for share in shares)} of which take less"
+    return text
 
 
 def _cases(results: Results) -> int:
