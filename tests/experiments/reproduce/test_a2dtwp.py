@@ -13,10 +13,13 @@ from tests.facades.gradients import AWP
 from tests.facades.reproduce import (
     AWP_NAME,
     BASELINE,
+    PAPERS,
     Computed,
     Item,
     IterationCosts,
     Legs,
+    Results,
+    ValueTable,
     WeightCase,
     WeightPlan,
     WeightServer,
@@ -156,6 +159,24 @@ def test_legs_of_an_exchange() -> None:
         ]
     )
     assert legs_of([*workers, aggregator]) == Legs(2.5, 0.5, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ([0.9, None, 1.3], "; over NICs with one seed 10.0 % more on average of 2 cases, 1 of which take less"),
+        ([None], " less by the paper's profiles, in 1 of 2 cases that reach it"),
+    ],
+)
+def test_claims_say_what_nics_took(shares: list[float | None], expected: str) -> None:
+    times = "precision | bytes of weights, of 32 bits' | time to the error on x86 | on POWER"
+    items = {
+        "a2dtwp precision": [ValueTable("", times, [[AWP_NAME, 0.9, 0.8, None]])],
+        "a2dtwp fig4": [ValueTable("", "model | A2DTWP, here", [["HDC", share] for share in shares])],
+    }
+    [claim] = [claim for claim in PAPERS["a2dtwp"] if claim.place == "Figs. 3, 4"]
+    cells = claim.cells(Results({name: Item("", tables) for name, tables in items.items()}))
+    assert cells[3].endswith(expected)
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ def _sooner(results: Results) -> str:
     if not saved:
         return "the baseline's error is not reached by all seeds"
     text = f"{change(saved)} by the paper's profiles, in {len(saved)} of {_cases(results)} cases that reach it"
-    if _NICS in results:
-        shares = list(results.values(_NICS, "A2DTWP, here"))
+    shares = list(results.values(_NICS, "A2DTWP, here")) if _NICS in results else []
+    if shares:
         text += f"; over NICs with one seed {change([1 - Spread(shares).mean])} on average of {len(shares)} cases, "
         text += f"{sum(share < 1 for share in shares)} of which take less"
     return text
