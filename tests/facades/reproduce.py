@@ -22,7 +22,6 @@ from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.claim import Results
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import (
-    courses,
     digits,
     fig1,
     fig4,
@@ -31,6 +30,7 @@ from softnic.experiments.reproduce.inceptionn import (
     fig13,
     fig14,
     fig15,
+    learning_curves,
     lossy,
     packets,
     paper,
@@ -97,7 +97,6 @@ __all__ = [
     "block_of",
     "cache_directory",
     "change",
-    "courses",
     "digits",
     "draw",
     "enlarged",
@@ -113,6 +112,7 @@ __all__ = [
     "in_virtual_time",
     "iterations",
     "learner",
+    "learning_curves",
     "legs_of",
     "lgc_fig13",
     "lgc_fig14",

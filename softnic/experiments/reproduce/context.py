@@ -15,9 +15,11 @@ from softnic.experiments.reproduce import cache, gradients
 from softnic.experiments.reproduce.gradients import GradientSettings, Stage
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import ReproduceError
+from softnic.experiments.spread import SEEDS
 from softnic.extras import not_installed
 
 T = TypeVar("T")
+_HDC_HINT = " (or choose --model hdc)"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class Context:
         """Return what a run was asked for, in types of JSON: an item kept from such a run is not made again."""
         data = {"name": self.data.name, "digest": cache.digest(self.data)}
         return {"data": data, "quick": self.quick, "models": list(self.models), "gradients": asdict(self.settings)}
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of trainings; with --quick the first one."""
+        return SEEDS[:1] if self.quick else SEEDS
 
     def once(self, key: Hashable, measure: Callable[[], T]) -> T:
         """Measure something once in this run; later calls with the same key return the first result."""
@@ -88,9 +95,15 @@ class Context:
 
 
 @contextmanager
-def needs_torch(title: str, hint: str = " (or choose --model hdc)") -> Iterator[None]:
+def needs_torch(title: str, hint: str = _HDC_HINT) -> Iterator[None]:
     """Turn an ImportError inside the block into a ReproduceError that says how to install PyTorch."""
     try:
         yield
     except ImportError as error:
         raise ReproduceError(f"{title}: {not_installed('torch')}{hint}") from error
+
+
+def require_torch(title: str, hint: str = _HDC_HINT) -> None:
+    """Raise ReproduceError without PyTorch."""
+    with needs_torch(title, hint):
+        import torch  # noqa: F401

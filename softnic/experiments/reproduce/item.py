@@ -25,6 +25,11 @@ def number(value: Value) -> float:
     return float(value or 0)
 
 
+def bars(title: str, unit: str, groups: Sequence[str], rows: Sequence[Row], columns: Mapping[str, int]) -> Bars:
+    """Return bars of a table's rows, a group each: by the name of a series, the number of its column."""
+    return Bars(title, unit, groups, {name: [number(row[at]) for row in rows] for name, at in columns.items()})
+
+
 class ReproduceError(Exception):
     """An item that cannot be made on this machine. The text is one line: the reason, and what to do."""
 

@@ -76,14 +76,19 @@ def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
 
     Where all gradients fit, every worker gets all of them, rotated by another distance.
     """
-    pieces = floats.size // PIECE_WORDS
-    wanted = min(pieces, most_bytes // (4 * PIECE_WORDS))
+    size = _size_of(floats.size, most_bytes)
+    pieces, wanted = floats.size // PIECE_WORDS, size.row_bytes // (4 * PIECE_WORDS)
     starts = np.arange(wanted) * pieces // wanted
     rows = []
     for worker in range(workers):
         own = (starts + worker * max(1, pieces // (workers * wanted) or pieces // workers)) % pieces
         rows.append(np.concatenate([floats[PIECE_WORDS * at : PIECE_WORDS * (at + 1)] for at in own]))
-    return Sample(np.stack(rows), floats.size / rows[0].size)
+    return Sample(np.stack(rows), size.scale)
+
+
+def _size_of(words: int, most_bytes: int) -> SampleSize:
+    pieces = min(words // PIECE_WORDS, most_bytes // (4 * PIECE_WORDS))
+    return SampleSize(4 * PIECE_WORDS * pieces, 4 * words)
 
 
 def sample_of(context: Context, model: str) -> Sample:
@@ -99,9 +104,8 @@ def sample_of(context: Context, model: str) -> Sample:
 def sample_size(context: Context, model: str) -> SampleSize:
     """Return the size of the model's sample, for which no gradients need to be made. Raises ReproduceError."""
     with needs_torch(paper.TITLES[model]):
-        whole = _parameters(context, model)
-    pieces = min(whole // PIECE_WORDS, sample_bytes(context) // (4 * PIECE_WORDS))
-    return SampleSize(4 * PIECE_WORDS * pieces, 4 * whole)
+        words = context.once(("parameters", model), lambda: _parameters(context, model))
+    return _size_of(words, sample_bytes(context))
 
 
 def _parameters(context: Context, model: str) -> int:

@@ -34,6 +34,7 @@ def test_a_sample_is_spread_over_the_whole_and_differs_by_worker() -> None:
     floats = np.repeat(np.arange(64, dtype=np.float32), PIECE_WORDS)
     given = sample(floats, workers=4, most_bytes=8 * 4 * PIECE_WORDS)
     assert given.rows.shape == (4, 8 * PIECE_WORDS)
+    assert given.scale == 8
     assert given.scale * given.rows[0].nbytes == floats.nbytes
     pieces = given.rows.reshape(4, 8, PIECE_WORDS)[:, :, 0]
     assert pieces[0].tolist() == [0, 8, 16, 24, 32, 40, 48, 56]

@@ -18,8 +18,8 @@ from tests.facades.reproduce import (
     Unit,
     Value,
     ValueTable,
-    courses,
     fig13,
+    learning_curves,
     lossy,
     made,
     over_nics,
@@ -61,8 +61,8 @@ def test_an_exchange_over_nics_is_measured_once(
     for _ in range(2):
         run = dataclasses.replace(context, results=tmp_path, measured={})
         for _ in range(2):
-            scale = over_nics.sample_size(run, "hdc").scale
-            assert over_nics.over_nics(run, "hdc", "wa").exchange == pytest.approx(1.5 * scale, rel=1e-5)
+            expected = float(f"{1.5 * over_nics.sample_size(run, 'hdc').scale:.6g}")  # as files keep it
+            assert over_nics.over_nics(run, "hdc", "wa").exchange == pytest.approx(expected)
         monkeypatch.setattr(Context, "stages", None)  # gradients of a kept exchange are not made
     assert measured == ["wa"]
     assert (tmp_path / "inceptionn-times.json").exists()
@@ -79,7 +79,7 @@ def test_a_samples_size_is_known_without_gradients(model: str, context: Context)
 def test_small_networks_are_evaluated_on_their_way(context: Context) -> None:
     """The last evaluation is that of a training which is evaluated at its end alone."""
     own, loss = lossy.LossyPlan(6, 2, 0.02, tested=50), lossy.Loss(gradients="bounded:10")
-    found = lossy.course(context.data_path, "alexnet", own, loss, 1, every=2)
+    found = lossy.learning_curve(context.data_path, "alexnet", own, loss, 1, every=2)
     samples = len(context.data.train_labels)
     assert [epochs * samples for epochs, _ in found] == pytest.approx([16, 32, 48])
     assert found[-1][1] == lossy.train(context.data_path, "alexnet", own, loss, 1).accuracy
@@ -87,10 +87,10 @@ def test_small_networks_are_evaluated_on_their_way(context: Context) -> None:
 
 def test_fig13_has_small_networks_beside_hdc(context: Context) -> None:
     own = dataclasses.replace(context, models=("alexnet",))
-    found = courses.courses(own, "alexnet")
+    found = learning_curves.learning_curves(own, "alexnet")
     assert list(found.by_seed[1]) == ["WA", "INC", "INC+C", "INC+bounded:10", "INC+bounded:8"]
     assert found.by_seed[1]["INC"] == found.by_seed[1]["WA"]
-    assert found.by_seed[1]["WA"][-1][0] == pytest.approx(courses.FACTOR * found.epochs)
+    assert found.by_seed[1]["WA"][-1][0] == pytest.approx(learning_curves.FACTOR * found.epochs)
     first_half = [accuracy for epochs, accuracy in found.by_seed[1]["WA"] if epochs <= found.epochs + 1e-9]
     assert found.targets == [max(first_half)]
 
@@ -164,6 +164,8 @@ def test_claims_follow_the_results(given: tuple[float, float, float, float | Non
     assert by_place["Fig. 7"] == f"Snappy {given[2]:.2f} and {given[2]:.2f}, SZ3 2.50 and 2.50 (AlexNet and HDC)"
     assert by_place["Table II"] == "60, 65, 70, 75 % (AlexNet, HDC, ResNet-50, VGG-16)"
     assert "AlexNet not with every seed, at best -0.20 ± 0.10 points of the target" in by_place["Fig. 13"]
+    missed = "HDC not with every seed, at best -0.50 ± 0.10 points of the target"
+    assert (missed if given[3] is None else "HDC +1.00 epochs") in by_place["Fig. 13"]
 
 
 def test_measured_nics_are_beside_virtual_time_once_they_are_there() -> None:

@@ -14,10 +14,10 @@ from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, TARGET_SHARE
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightTraining, trained
-from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
 from softnic.experiments.reproduce.units import Unit, made
-from softnic.experiments.spread import SEEDS, Spread
+from softnic.experiments.spread import Spread
 from softnic.gradients.awp import MOST_BITS
 
 FIXED = (8, 16, MOST_BITS)
@@ -114,7 +114,7 @@ def make(context: Context) -> Item:
             f"{context.data.name}; {', '.join(f'{title(plan)}: {plan.steps} steps' for plan in plans)}, where the "
             "paper has tens of thousands on ImageNet with 200 classes; the other batches are left to `a2dtwp fig4`. "
             f"Top-1 errors on {plans[0].tested:,} test images, of the rounded weights.",
-            f"INTERVAL is a twentieth of the training. Means and standard deviations over {len(_run(context))} seeds.",
+            f"INTERVAL is a twentieth of the training. Means and standard deviations over {len(context.seeds)} seeds.",
             "The rate is constant and there is no dropout; momentum and weight decay are the paper's.",
             "Times are not measured: the weights' leg of the paper's profiles is scaled by the bytes here, with its "
             "own times for norms and packing.",
@@ -122,10 +122,6 @@ def make(context: Context) -> Item:
         [line for plan in plans for line in _findings(plan, found[plan.model])],
         {"models": models, "steps": [plan.steps for plan in plans]},
     )
-
-
-def _run(context: Context) -> tuple[int, ...]:
-    return SEEDS[:1] if context.quick else SEEDS
 
 
 def _sized(context: Context, plan: WeightPlan) -> WeightPlan:
@@ -139,7 +135,7 @@ def title(plan: WeightPlan) -> str:
 
 def _found(context: Context, plans: Sequence[WeightPlan]) -> dict[str, list[Seeds]]:
     """Return the trainings of each model: first those with fixed bits, then AWP's with the T that 32 bits gave."""
-    seeds = _run(context)
+    seeds = context.seeds
     fixed = _trained(context, [(plan, seed, bits, 0.0) for plan in plans for bits in FIXED for seed in seeds])
     whole = {plan.model: [fixed[_unit(plan, MOST_BITS, seed)] for seed in seeds] for plan in plans}
     thresholds = {plan.model: [each.threshold for each in whole[plan.model]] for plan in plans}
@@ -170,9 +166,8 @@ def _trained(context: Context, cases: Sequence[tuple[WeightPlan, int, int | None
         own = replace(plan, seed=seed)
         settings = {**asdict(own), "bits": bits, "data": context.data.name}
         units[_unit(plan, bits, seed)] = Unit(settings, (context.data_path, own, bits, threshold))
-    with needs_torch("A2DTWP's networks"):
-        if any(plan.model != "hdc" for plan, *_ in cases):
-            import torch  # noqa: F401
+    if any(plan.model != "hdc" for plan, *_ in cases):
+        require_torch("A2DTWP's networks")
     return made(context.kept, WeightTraining, trained, units, context.progress, here=context.quick)
 
 

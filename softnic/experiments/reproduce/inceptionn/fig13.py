@@ -1,7 +1,7 @@
 """INCEPTIONN's Fig. 13: epochs to the same accuracy, and the speed-up that remains with the additional epochs.
 
 Each model is trained with every exchange until it is as accurate as WA without compression is after a given number of
-epochs, with every seed (courses.py). The time of an iteration is that of Fig. 12, of both kinds there.
+epochs, with every seed (learning_curves.py). The time of an iteration is that of Fig. 12, of both kinds there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.inceptionn import courses, fig12, paper
-from softnic.experiments.reproduce.inceptionn.courses import Course, ModelCourses, best, cases_of
+from softnic.experiments.reproduce.inceptionn import fig12, learning_curves, paper
 from softnic.experiments.reproduce.inceptionn.fig12 import ByStrategy
-from softnic.experiments.reproduce.inceptionn.lossy import TITLES
+from softnic.experiments.reproduce.inceptionn.learning_curves import ModelCurves, best, cases_of
+from softnic.experiments.reproduce.inceptionn.lossy import TITLES, LearningCurve
 from softnic.experiments.reproduce.item import Item, Row, ValueTable
 from softnic.experiments.reproduce.over_nics import RATE
 from softnic.experiments.spread import Spread
@@ -26,14 +26,14 @@ COLUMNS = (
 )
 
 
-def reaches(course: Course, accuracy: float) -> float | None:
+def reaches(curve: LearningCurve, accuracy: float) -> float | None:
     """Return the epochs until the first evaluation with this accuracy; None if there is none."""
-    return next((epochs for epochs, seen in course if seen >= accuracy), None)
+    return next((epochs for epochs, seen in curve if seen >= accuracy), None)
 
 
 def make(context: Context) -> Item:
     models = context.only(MODELS)
-    found = {model: courses.courses(context, model) for model in models}
+    found = {model: learning_curves.learning_curves(context, model) for model in models}
     outcomes = {model: _outcomes(context, model, of) for model, of in found.items()}
     rows = [
         row(TITLES[model], case, of, found[model].targets)
@@ -50,7 +50,7 @@ def make(context: Context) -> Item:
     )
 
 
-def _outcomes(context: Context, model: str, of: ModelCourses) -> dict[str, list[ToAccuracy]]:
+def _outcomes(context: Context, model: str, of: ModelCurves) -> dict[str, list[ToAccuracy]]:
     """Return the way to the target through each exchange, by seed."""
     virtual, measured = fig12.in_proportion(context, model), fig12.here(context, model)
     return {
@@ -62,7 +62,7 @@ def _outcomes(context: Context, model: str, of: ModelCourses) -> dict[str, list[
     }
 
 
-def _chart(model: str, of: ModelCourses) -> Lines:
+def _chart(model: str, of: ModelCurves) -> Lines:
     by_seed = list(of.by_seed.values())
     means = {case: _mean_error([by_case[case] for by_case in by_seed]) for case in cases_of(model)}
     epochs = [at for at, _ in by_seed[0]["WA"]]
@@ -81,17 +81,18 @@ def _speed_ups(outcomes: Mapping[str, Mapping[str, Sequence[ToAccuracy]]]) -> Ba
     return Bars("INC+C to the same accuracy", "times as fast as WA", groups, series)
 
 
-def _mean_error(of: Sequence[Course]) -> list[float]:
+def _mean_error(of: Sequence[LearningCurve]) -> list[float]:
     return [100 * (1 - Spread([accuracy for _, accuracy in at]).mean) for at in zip(*of, strict=True)]
 
 
-def _differs(context: Context, found: Mapping[str, ModelCourses]) -> list[str]:
+def _differs(context: Context, found: Mapping[str, ModelCurves]) -> list[str]:
     epochs = ", ".join(f"{TITLES[model]} {of.epochs:.3g}" for model, of in found.items())
     lines = [
         f"The target is the best that WA with the same seed had within these epochs of {context.data.name}: {epochs}; "
-        f"all had {courses.FACTOR:g} times as many. HDC was evaluated {courses.EVALUATIONS_AN_EPOCH} times an epoch, "
-        f"the others {courses.EVALUATIONS} times within WA's. The paper trains to the end: by Table I, 17 "
-        "epochs of MNIST with HDC and 64 of ImageNet with AlexNet."
+        f"all had {learning_curves.FACTOR:g} times as many, over which the rate falls, so the target is one of halfway "
+        f"through a training. HDC is evaluated {learning_curves.EVALUATIONS_AN_EPOCH} times an epoch, the others "
+        f"{learning_curves.EVALUATIONS} times within WA's epochs. The paper trains to the end: by Table I, 17 epochs "
+        "of MNIST with HDC and 64 of ImageNet with AlexNet."
     ]
     networks = [TITLES[model] for model in found if model != "hdc"]
     if networks:
@@ -122,13 +123,13 @@ class ToAccuracy(NamedTuple):
 
 
 def outcome(
-    case: str, course: Course, target: float, base: Course, virtual: ByStrategy, measured: ByStrategy
+    case: str, curve: LearningCurve, target: float, base: LearningCurve, virtual: ByStrategy, measured: ByStrategy
 ) -> ToAccuracy:
-    needed, usual = reaches(course, target), reaches(base, target)
+    needed, usual = reaches(curve, target), reaches(base, target)
     if needed is None or usual is None:
-        return ToAccuracy(case, None, None, best(course))
+        return ToAccuracy(case, None, None, best(curve))
     gains = [usual * how["WA"].total_s / (needed * how[case].total_s) for how in (virtual, measured) if case in how]
-    return ToAccuracy(case, needed, needed - usual, best(course), *gains)
+    return ToAccuracy(case, needed, needed - usual, best(curve), *gains)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -156,7 +157,7 @@ def _published() -> str:
     )
 
 
-def _findings(model: str, outcomes: Mapping[str, Sequence[ToAccuracy]], of: ModelCourses) -> list[str]:
+def _findings(model: str, outcomes: Mapping[str, Sequence[ToAccuracy]], of: ModelCurves) -> list[str]:
     goal = Spread(of.targets).text(factor=100)
     return [
         f"{TITLES[model]}, {_finding(case, ways, goal)}" for case, ways in outcomes.items() if case.startswith("INC+")

@@ -24,7 +24,7 @@ from softnic.experiments.reproduce.inceptionn.table3 import chunks
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 from softnic.experiments.reproduce.over_nics import gradients_of
 from softnic.experiments.reproduce.units import Unit, made
-from softnic.experiments.spread import SEEDS, Spread
+from softnic.experiments.spread import Spread
 
 BASE = "Base"
 CASES: Mapping[str, str | None] = {
@@ -107,16 +107,15 @@ def make(context: Context) -> Item:
 
 def _trainings(context: Context, steps: int) -> dict[str, list[Lossy]]:
     """Return HDC's trainings with every codec, one for each seed, as the item's file keeps them."""
-    seeds = SEEDS[:1] if context.quick else SEEDS
     settings = {"steps": steps, "data": context.data.name}
     units = {
         f"HDC, {case}, seed {seed}": Unit(settings, (context.data_path, steps, seed, name))
-        for seed in seeds
+        for seed in context.seeds
         for case, name in CASES.items()
     }
     context.progress(f"fig14: HDC is trained for {steps} steps {len(units)} times")
     done = made(context.kept, Lossy, trained, units, lambda what: context.progress(f"fig14: {what}"))
-    return {case: [done[f"HDC, {case}, seed {seed}"] for seed in seeds] for case in CASES}
+    return {case: [done[f"HDC, {case}, seed {seed}"] for seed in context.seeds] for case in CASES}
 
 
 def _ratios(context: Context) -> Ratios:

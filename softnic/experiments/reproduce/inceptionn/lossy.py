@@ -21,7 +21,7 @@ import numpy as np
 from softnic import codecs
 from softnic.experiments.data import DataSet, Floats, batches_of_rank, load
 from softnic.experiments.numpy_replica import MomentumSgd
-from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.table3 import distribution
@@ -38,6 +38,10 @@ EDGES = (2.0**-14, 2.0**-12, 2.0**-10, 2.0**-8, 2.0**-6, 2.0**-4, 2.0**-2, 1.0)
 """Between the magnitudes that are counted."""
 _RATIOS = 10
 """Steps of a training whose ring's ratio is measured, evenly spread."""
+
+
+LearningCurve = list[tuple[float, float]]
+"""The growth of accuracy: epochs, and the accuracy on the test set then."""
 
 
 @dataclass(frozen=True)
@@ -134,15 +138,14 @@ def _units(context: Context, model: str, loss: Loss) -> dict[str, Unit]:
     settings = {**asdict(own), **asdict(loss), "data": context.data.name, "workers": paper.WORKERS}
     return {
         f"{TITLES[model]}, {loss.title}, seed {seed}": Unit(settings, (context.data_path, model, own, loss, seed))
-        for seed in (SEEDS[:1] if context.quick else SEEDS)
+        for seed in context.seeds
     }
 
 
 def _made(context: Context, models: Sequence[str], units: Mapping[str, Unit]) -> dict[str, LossyTraining]:
     for model in models:
         if model != "hdc":
-            with needs_torch(TITLES[model]):
-                import torch  # noqa: F401
+            require_torch(TITLES[model])
     return made(context.shared(FILE), LossyTraining, train, units, context.progress, here=context.quick)
 
 
@@ -151,8 +154,8 @@ def train(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int) ->
     return _Training(_loaded(data_path), model, own, loss, seed).run()
 
 
-def course(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int, every: int) -> list[tuple[float, float]]:
-    """Train in the same way. Returns epochs and the accuracy on the test set after each `every` steps."""
+def learning_curve(data_path: Path, model: str, own: LossyPlan, loss: Loss, seed: int, every: int) -> LearningCurve:
+    """Train in the same way, and evaluate after each `every` steps."""
     data = _loaded(data_path)
     training = _Training(data, model, own, loss, seed)
     return [(epochs(data, own, step), training.accuracy()) for step in training.steps() if step % every == 0]

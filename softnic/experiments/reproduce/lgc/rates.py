@@ -16,7 +16,7 @@ import numpy as np
 from softnic.experiments.measure import ONE_CORE, seconds_a_call
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context, needs_torch
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, number
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, bars
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.shapes import NETWORKS, NetworkShapes
 from softnic.gradients import indices as coding
@@ -190,15 +190,10 @@ def _rows(network: NetworkShapes, step: StepBytes) -> Iterator[Row]:
 
 
 def _chart(rows: Sequence[Row], network: NetworkShapes) -> Bars:
-    methods = _METHODS[1:]
-    own = {row[1]: row for row in rows if row[0] == network.title}
-    series = {
-        "paper": [paper.SIZES[network.published][method][0] for method in methods],
-        "values": [number(own[method][2]) for method in methods],
-        "with indices and first layer": [number(own[method][6]) for method in methods],
-    }
-    groups = [method.replace("parameter ", "") for method in methods]
-    return Bars(f"{network.title}: a node's bytes in a step (Table VI)", "MB", groups, series)
+    own = [row for row in rows if row[0] == network.title and row[1] != paper.BASELINE]
+    groups = [str(row[1]).replace("parameter ", "") for row in own]
+    columns = {"paper": 4, "values": 2, "with indices and first layer": 6}
+    return bars(f"{network.title}: a node's bytes in a step (Table VI)", "MB", groups, own, columns)
 
 
 def _findings(rows: Sequence[Row], times: Sequence[Row], networks: Sequence[NetworkShapes]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent, span
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, bars, percent, span
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.paper import PublishedMethod
 from softnic.experiments.reproduce.lgc.training import (
@@ -56,14 +56,15 @@ def methods(own: LgcPlan) -> dict[str, str]:
 def make(context: Context) -> Item:
     own = plan(context)
     results = {model: trained(context, model, methods(own), "lgc table6") for model in own.models}
+    phases = _phase_rows(results)
     title = "Accuracy and compression; paper: ResNet50 in Tables VI (Cifar10) and IV (ImageNet)"
     return Item(
         "accuracy against compression",
         [
             ValueTable(title, COLUMNS, _rows(results)),
-            ValueTable("A step of each phase; paper: Table V", PHASE_COLUMNS, _phase_rows(results), "phases"),
+            ValueTable("A step of each phase; paper: Table V", PHASE_COLUMNS, phases, "phases"),
         ],
-        [*(_curves(model, found) for model, found in results.items()), _step_chart(_phase_rows(results))],
+        [*(_curves(model, found) for model, found in results.items()), _step_chart(phases)],
         [
             *differs(context),
             "Ratios count what a rank sends in a step of the last phase; on the wire is the whole training, by the "
@@ -138,8 +139,7 @@ def _step_chart(rows: Sequence[Row]) -> Bars:
     """Return the steps of the last phase, of a full step, beside Table V's."""
     last = [row for row in rows if row[2] == COMPRESSED]
     groups = [f"{network}\n{str(method).partition('(')[2].rstrip(')')}" for network, method, *_ in last]
-    series = {name: [number(row[at]) for row in last] for name, at in (("paper", 6), ("here", 4))}
-    return Bars("A step of the last phase (Table V)", "of a full step", groups, series)
+    return bars("A step of the last phase (Table V)", "of a full step", groups, last, {"paper": 6, "here": 4})
 
 
 def _curves(model: str, found: Mapping[str, Sequence[MethodTraining]]) -> Lines:

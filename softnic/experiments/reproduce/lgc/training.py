@@ -13,7 +13,7 @@ import numpy as np
 from softnic.experiments.compare.plan import Training, TrainingJob
 from softnic.experiments.compare.run import TrainingNodes
 from softnic.experiments.compare.training import Evaluation, RankSteps
-from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.over_nics import LINK
 from softnic.experiments.spread import SEEDS, Spread
 from softnic.gradients.lgc.phases import PHASES
@@ -146,13 +146,12 @@ def trained(context: Context, model: str, trainings: Mapping[str, str], what: st
     `trainings`: methods of softnic.gradients, by name. `what`: the item, for progress. Raises ReproduceError,
     MeasurementError, ClusterError.
     """
-    with needs_torch("LGC", ""):
-        import torch  # noqa: F401
+    require_torch("LGC", "")
     own, file = plan(context), context.shared(FILE)
     settings = {"training": asdict(own.training), "workers": own.workers, "link": LINK, "data": context.data.name}
     done: dict[str, list[MethodTraining]] = {name: [] for name in trainings}
     with TrainingNodes(own.workers, context.settings.seed, LINK) as nodes:
-        for seed in seeds(context):
+        for seed in context.seeds:
             for name, method in trainings.items():
                 context.progress(f"{what}: {TITLES[model]}, {name}, seed {seed}, {own.steps} steps")
                 job = TrainingJob(model, method, own.training, own.workers, str(context.data_path.absolute()), seed)
@@ -164,10 +163,6 @@ def trained(context: Context, model: str, trainings: Mapping[str, str], what: st
                 unit = file.once(f"{TITLES[model]}, {method}, seed {seed}", settings, measure, MethodTraining)
                 done[name].append(unit)
     return done
-
-
-def seeds(context: Context) -> tuple[int, ...]:
-    return SEEDS[:1] if context.quick else SEEDS
 
 
 def over_seeds(trainings: Sequence[MethodTraining], value: Callable[[MethodTraining], float]) -> Spread:

@@ -12,7 +12,7 @@ from functools import partial
 
 from softnic.experiments.plot import Bars, Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, bars, number, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
 from softnic.model.parameters import PAPER
@@ -98,8 +98,7 @@ def _chart(points: Sequence[Row], batch: int) -> Lines:
 
 def _gain_chart(gains: Sequence[Row]) -> Bars:
     groups = [f"{nodes} nodes, {batch}: {variant}" for batch, nodes, variant, *_ in gains]
-    series = {name: [number(row[at]) for row in gains] for name, at in (("paper", 3), ("by formula", 4))}
-    return Bars("Throughput beside the paper's", "times the baseline", groups, series)
+    return bars("Throughput beside the paper's", "times the baseline", groups, gains, {"paper": 3, "by formula": 4})
 
 
 def _errors_with_headers(points: Sequence[Row]) -> list[float]:

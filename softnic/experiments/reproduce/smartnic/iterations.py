@@ -15,7 +15,7 @@ import numpy as np
 
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, bars, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.virtual import second_run
 from softnic.model import programs
@@ -158,8 +158,7 @@ def _chart(rows: Sequence[Row], batch: int) -> Bars:
 
 def _paper_chart(comparison: Sequence[Row]) -> Bars:
     groups = [f"{batch}, {what}" for batch, what, *_ in comparison]
-    series = {name: [number(row[at]) for row in comparison] for name, at in (("paper", 2), ("here", 3))}
-    return Bars("Beside the paper", "share, or times", groups, series)
+    return bars("Beside the paper", "share, or times", groups, comparison, {"paper": 2, "here": 3})
 
 
 def _comparison(rows: Sequence[Row]) -> list[Row]:

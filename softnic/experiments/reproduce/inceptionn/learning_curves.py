@@ -1,4 +1,4 @@
-"""Trainings evaluated several times on their way, of which Fig. 13 is made: HDC's and those of three small networks.
+"""Learning curves, of which Fig. 13 is made: HDC's and those of three small networks.
 
 HDC has the paper's hyperparameters (digits.py); the small networks are trained as in Fig. 14b (lossy.py), twice as
 long. The exchanges' rounding is computed (emulate.py).
@@ -6,18 +6,17 @@ long. The exchanges' rounding is computed (emulate.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from softnic import codecs
 from softnic.experiments.data import load
-from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.inceptionn import digits, lossy, paper
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
-from softnic.experiments.reproduce.inceptionn.lossy import TITLES, Loss
+from softnic.experiments.reproduce.inceptionn.lossy import TITLES, LearningCurve, Loss
 from softnic.experiments.reproduce.units import Unit, made
-from softnic.experiments.spread import SEEDS
 
 EPOCHS = {"digits": 20.0, "MNIST": 2.5}
 """Epochs of WA with HDC by data set; its best accuracy within them is the target of all exchanges. The small networks
@@ -38,17 +37,15 @@ CASES: Mapping[str, tuple[Kind, str | None]] = {
     "INC+bounded:8": (EmulatedRing, "bounded:8"),
 }
 """The exchange that rounds, and its codec. WA and INC add the same numbers, so one training stands for both."""
-Course = list[tuple[float, float]]
-"""The growth of accuracy: epochs, and the accuracy then."""
 
 
 @dataclass(frozen=True)
-class ModelCourses:
+class ModelCurves:
     """A model's trainings through every exchange."""
 
     epochs: float
     """Those within which WA's best accuracy is the target."""
-    by_seed: Mapping[int, Mapping[str, Course]]
+    by_seed: Mapping[int, Mapping[str, LearningCurve]]
     """By seed, then by exchange."""
 
     @property
@@ -57,8 +54,8 @@ class ModelCourses:
         return [best([look for look in of["WA"] if look[0] <= self.epochs + 1e-9]) for of in self.by_seed.values()]
 
 
-def best(course: Course) -> float:
-    return max(accuracy for _, accuracy in course)
+def best(curve: LearningCurve) -> float:
+    return max(accuracy for _, accuracy in curve)
 
 
 def cases_of(model: str) -> dict[str, tuple[Kind, str | None]]:
@@ -66,24 +63,24 @@ def cases_of(model: str) -> dict[str, tuple[Kind, str | None]]:
     return {case: how for case, how in CASES.items() if model == "hdc" or how[0] is not EmulatedAggregator}
 
 
-def courses(context: Context, model: str) -> ModelCourses:
+def learning_curves(context: Context, model: str) -> ModelCurves:
     """Return a model's trainings, from the item's file or made now. Raises ReproduceError without torch."""
     return _of_hdc(context) if model == "hdc" else _of_network(context, model)
 
 
-def _of_hdc(context: Context) -> ModelCourses:
+def _of_hdc(context: Context) -> ModelCurves:
     epochs = 0.3 if context.quick else EPOCHS.get(context.data.name, EPOCHS["MNIST"])
     most = FACTOR * epochs
     settings = {"epochs": most, "evaluations": EVALUATIONS_AN_EPOCH, "data": context.data.name}
     units = {
         (seed, case): Unit(settings, (context.data_path, most, seed, *how))
-        for seed in _seeds(context)
+        for seed in context.seeds
         for case, how in cases_of("hdc").items()
     }
     return _made(context, "hdc", hdc, units, epochs)
 
 
-def hdc(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | None) -> Course:
+def hdc(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | None) -> LearningCurve:
     """HDC through an emulated exchange."""
     data = load(data_path)
     rate = digits.epoch_steps(data)
@@ -94,42 +91,39 @@ def hdc(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | None
     return [(step / rate, accuracy) for step, accuracy in done.evaluations]
 
 
-def _of_network(context: Context, model: str) -> ModelCourses:
+def _of_network(context: Context, model: str) -> ModelCurves:
     own = lossy.plan_of(context, model)
     whole, every = replace(own, steps=round(FACTOR * own.steps)), max(1, own.steps // EVALUATIONS)
     settings = {**asdict(whole), "every": every, "data": context.data.name, "workers": paper.WORKERS}
     units = {
         (seed, case): Unit(settings, (context.data_path, model, whole, Loss(gradients=codec), seed, every))
-        for seed in _seeds(context)
+        for seed in context.seeds
         for case, (_kind, codec) in cases_of(model).items()
     }
-    with needs_torch(TITLES[model]):
-        import torch  # noqa: F401
-    return _made(context, model, lossy.course, units, lossy.epochs(context.data, own, own.steps))
-
-
-def _seeds(context: Context) -> Sequence[int]:
-    return SEEDS[:1] if context.quick else SEEDS
+    require_torch(TITLES[model])
+    return _made(context, model, lossy.learning_curve, units, lossy.epochs(context.data, own, own.steps))
 
 
 def _made(
     context: Context,
     model: str,
-    function: Callable[..., Course],
+    function: Callable[..., LearningCurve],
     units: Mapping[tuple[int, str], Unit],
     epochs: float,
-) -> ModelCourses:
-    """Make the trainings by seed and exchange, all but INC's."""
+) -> ModelCurves:
+    """Make trainings, given by seed and exchange; WA's stand for INC's, too."""
 
     def title(seed: int, case: str) -> str:
         return f"{TITLES[model]}, {'WA' if case == 'INC' else case}, seed {seed}"
 
     named = {title(*key): unit for key, unit in units.items()}
-    context.progress(f"fig13: {TITLES[model]} is trained {len(named)} times")
-    done = made(
-        context.kept, Course, function, named, lambda what: context.progress(f"fig13: {what}"), here=context.quick
-    )
-    by_seed: dict[int, dict[str, Course]] = {}
+
+    def progress(what: str) -> None:
+        context.progress(f"fig13: {what}")
+
+    progress(f"{TITLES[model]} is trained {len(named)} times")
+    done = made(context.kept, LearningCurve, function, named, progress, here=context.quick)
+    by_seed: dict[int, dict[str, LearningCurve]] = {}
     for seed, case in units:
         by_seed.setdefault(seed, {})[case] = done[title(seed, case)]
-    return ModelCourses(epochs, by_seed)
+    return ModelCurves(epochs, by_seed)
