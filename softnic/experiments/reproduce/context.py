@@ -51,6 +51,13 @@ class Context:
         """Of trainings; with --quick the first one."""
         return SEEDS[:1] if self.quick else SEEDS
 
+    @property
+    def seeds_sentence(self) -> str:
+        """What figures of trainings are of these seeds, for the reader."""
+        if self.quick:
+            return "One seed."
+        return f"Mean and standard deviation over the seeds {', '.join(map(str, self.seeds))}."
+
     def once(self, key: Hashable, measure: Callable[[], T]) -> T:
         """Measure something once in this run; later calls with the same key return the first result."""
         if key not in self.measured:

@@ -36,7 +36,7 @@ def _sent(results: Results) -> str:
     if _PROFILE in results:
         [down] = [row for row in results.records(_PROFILE) if row["step"] == "weights down"]
         whole, adaptive, *_ = (number(value) for name, value in down.items() if name.startswith("here "))
-        text += f"; over NICs their leg takes 1/{whole / adaptive:.2f} of its time"
+        text += f"; over NICs the weights of one network (`a2dtwp table2`) take 1/{whole / adaptive:.2f} of the time"
     return text
 
 

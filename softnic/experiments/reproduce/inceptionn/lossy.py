@@ -27,7 +27,7 @@ from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing, exact
 from softnic.experiments.reproduce.inceptionn.table3 import distribution
 from softnic.experiments.reproduce.learner import learner, samples
 from softnic.experiments.reproduce.units import Unit, made
-from softnic.experiments.spread import SEEDS, Spread
+from softnic.experiments.spread import Spread
 
 FILE = "inceptionn-trainings"
 TITLES = {"alexnet": "AlexNet", "hdc": "HDC", "resnet50": "ResNet-34", "vgg16": "VGG-A"}
@@ -188,9 +188,7 @@ def differs(context: Context, models: Sequence[str]) -> list[str]:
         "iterations for HDC, and 320,000 on ImageNet for AlexNet.",
         "The rate falls linearly to zero and there is no dropout; momentum and weight decay are Table I's. The sum of "
         "the workers' gradients is divided by their number after the exchange.",
-        f"Mean and standard deviation over the seeds {', '.join(map(str, SEEDS))}."
-        if not context.quick
-        else "One seed.",
+        context.seeds_sentence,
     ]
 
 

@@ -15,7 +15,7 @@ from softnic.experiments.compare.run import TrainingNodes
 from softnic.experiments.compare.training import Evaluation, RankSteps
 from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.over_nics import LINK
-from softnic.experiments.spread import SEEDS, Spread
+from softnic.experiments.spread import Spread
 from softnic.gradients.lgc.phases import PHASES
 
 FILE = "lgc-trainings"
@@ -192,7 +192,5 @@ def differs(context: Context) -> list[str]:
         networks_differ(context),
         f"{own.workers} ranks, {own.steps} steps of 16 samples each, {own.full} and {own.learn} of them in the "
         "first two phases. The paper has two to eight nodes, and phases of 200 and 200 to 300 steps.",
-        f"Mean and standard deviation over the seeds {', '.join(map(str, SEEDS))}."
-        if not context.quick
-        else "One seed.",
+        context.seeds_sentence,
     ]
