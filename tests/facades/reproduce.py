@@ -7,11 +7,12 @@ from softnic.experiments.report import Value
 from softnic.experiments.reproduce import gradients, networks, over_nics, report, stored
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp import precision as a2dtwp_precision
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
+from softnic.experiments.reproduce.a2dtwp.cases import ORACLE, SeedCase, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
 from softnic.experiments.reproduce.a2dtwp.costs import Computed, IterationCosts, Legs, legs_of
 from softnic.experiments.reproduce.a2dtwp.training import (
     AWP_NAME,
+    BASELINE,
     WeightPlan,
     WeightServer,
     WeightTraining,
@@ -63,6 +64,7 @@ __all__ = [
     "AWP_NAME",
     "BASELINE",
     "ITEMS",
+    "ORACLE",
     "PAPERS",
     "PIECE_WORDS",
     "STRATEGIES",
@@ -80,6 +82,7 @@ __all__ = [
     "PhaseSteps",
     "Results",
     "Sample",
+    "SeedCase",
     "Selected",
     "Speed",
     "ToAccuracy",

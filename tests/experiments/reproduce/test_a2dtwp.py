@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,15 @@ from tests.facades.gradients import AWP
 from tests.facades.reproduce import (
     AWP_NAME,
     BASELINE,
+    ORACLE,
     PAPERS,
     Computed,
+    Context,
     Item,
     IterationCosts,
     Legs,
     Results,
+    SeedCase,
     ValueTable,
     WeightCase,
     WeightPlan,
@@ -27,6 +31,7 @@ from tests.facades.reproduce import (
     block_of,
     learner,
     legs_of,
+    make,
     samples,
     sizes,
     trained,
@@ -108,7 +113,7 @@ def test_a_training_counts_the_bytes_it_sent(bits: int, data: DataSet, tmp_path:
     assert (training.threshold == 0.5) == (bits == 8), "only the baseline is monitored"
 
 
-def a_case(errors: dict[str, list[float]]) -> WeightCase:
+def a_seed(errors: dict[str, list[float]]) -> SeedCase:
     """An evaluation every ten steps. A step takes 1 s, and a second more for all 32 bits of the weights."""
     evaluated = [10, 20, 30]
     trainings = {
@@ -119,14 +124,14 @@ def a_case(errors: dict[str, list[float]]) -> WeightCase:
     }
     own = Computed(0.5, 0.25, 0.1, 0.0, 0.0, np.empty(0, np.float32))
     costs = IterationCosts(own, Legs(0.25, 0.0, 1.25), Legs(0.25, 0.0, 0.25), floats=100)
-    return WeightCase(WeightPlan("hdc", 16, 0.01, steps=30), trainings, costs)
+    return SeedCase(trainings, costs)
 
 
 ERRORS = {"8": [0.9, 0.9, 0.2], "16": [0.9, 0.9, 0.9], "24": [0.9, 0.9, 0.9], "32": [0.9, 0.2, 0.1]}
 
 
 def test_time_grows_with_bytes() -> None:
-    given = a_case({**ERRORS, AWP_NAME: [0.5, 0.1, 0.1]})
+    given = a_seed({**ERRORS, AWP_NAME: [0.5, 0.1, 0.1]})
     assert given.target == 0.9, "the best in the first 60 % of 30 steps"
     assert given.costs.seconds("8", given.trainings["8"], 1) == pytest.approx(20 * 1.25)
     assert given.costs.seconds(BASELINE, given.trainings[BASELINE], 1) == pytest.approx(20 * 2.25)
@@ -137,11 +142,79 @@ def test_time_grows_with_bytes() -> None:
 
 
 def test_a_training_that_does_not_reach_the_error_has_no_time() -> None:
-    given = a_case({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]})
+    given = a_seed({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]})
     assert (given.target, given.oracle) == (0.15, "32")
     assert given.share(AWP_NAME) is None
     assert given.sent_share(AWP_NAME) is None
     assert given.share(BASELINE) == 1
+
+
+def test_a_case_is_of_the_seeds_that_reach_the_error() -> None:
+    first = a_seed({**ERRORS, AWP_NAME: [0.5, 0.1, 0.1]})
+    second = a_seed({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]})
+    given = WeightCase(WeightPlan("hdc", 16, 0.01, steps=30), [first, second])
+    assert given.targets.values == [0.9, 0.15]
+    assert given.oracles == "8, 32"
+    assert given.reaching(lambda each: each.steps(AWP_NAME)) == [10]
+    assert given.reaching(lambda each: each.share(ORACLE)) == [first.share("8"), 1]
+    assert given.spread(AWP_NAME, lambda own: own.errors[-1]).mean == pytest.approx(0.3)
+    assert given.spread(ORACLE, lambda own: own.errors[-1]).values == [0.2, 0.1], "each seed's own oracle"
+
+
+@pytest.fixture
+def made_of_two_seeds(context: Context, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Item]:
+    """Return a function that makes an item of HDC with two seeds, of which one reaches the error with A2DTWP."""
+    seeds = [
+        a_seed({**ERRORS, AWP_NAME: [0.5, 0.1, 0.1]}),
+        a_seed({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]}),
+    ]
+    given = WeightCase(WeightPlan("hdc", 16, 0.01, steps=30), seeds)
+
+    def made(name: str) -> Item:
+        monkeypatch.setattr(f"softnic.experiments.reproduce.a2dtwp.{name}.cases", lambda _context, _chosen: [given])
+        return make("a2dtwp", name, context)
+
+    return made
+
+
+def test_fig3_has_means_and_says_how_many_seeds_reach_the_error(made_of_two_seeds: Callable[[str], Item]) -> None:
+    item = made_of_two_seeds("fig3")
+    rows = {row["precision"]: row for row in item.tables[0].records()}
+    assert list(rows) == ["baseline", AWP_NAME, "oracle (8, 32 bits)"]
+    assert [row["seeds that reach it"] for row in rows.values()] == [2, 1, 2]
+    assert [row["steps"] for row in rows.values()] == ["10 ± 0", "10", "10 ± 0"]
+    assert rows[AWP_NAME]["error at the end (%)"] == "30.00 ± 28.28"
+    [finding] = item.findings
+    assert finding.startswith("HDC, batch 16: to an error of 52.50 ± 53.03 % the oracle (8, 32 bits) takes ")
+    assert finding.endswith("A2DTWP 1.04 times, with 1 of 2 seeds.")
+
+
+def test_fig4_has_means_and_says_how_many_seeds_reach_the_error(made_of_two_seeds: Callable[[str], Item]) -> None:
+    item = made_of_two_seeds("fig4")
+    [row] = item.tables[0].records()
+    assert row["seeds that reach the error"] == 1
+    assert row["A2DTWP, here"] == pytest.approx(2.35 / 2.25)
+    assert row["oracle's bits"] == "8, 32"
+    [steps] = item.tables[1].records()
+    assert steps == {
+        "model and batch": "HDC, batch 16",
+        "8": "10 (1 of 2)",
+        "16": "10 (1 of 2)",
+        "24": "10 (1 of 2)",
+        "32": "10 ± 0",
+        AWP_NAME: "10 (1 of 2)",
+    }
+    assert "by the 1 of 2 trainings in which it reached the error" in item.findings[0]
+    assert item.findings[1] == "It did not reach the error within the steps: HDC, batch 16 (1 of 2 seeds)."
+
+
+def test_fig5_compares_seed_by_seed(made_of_two_seeds: Callable[[str], Item]) -> None:
+    item = made_of_two_seeds("fig5")
+    last = item.tables[0].records()[-1]
+    assert last["time, times the baseline's"] == "1.044 ± 0.000"
+    assert last["error, 32 bits (%)"] == "10.00 ± 0.00"
+    assert last["error, A2DTWP (%)"] == "30.00 ± 28.28"
+    assert "HDC, batch 16 +20.00 ± 28.28;" in item.findings[-1]
 
 
 def test_legs_of_an_exchange() -> None:
@@ -164,7 +237,7 @@ def test_legs_of_an_exchange() -> None:
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [
-        ([0.9, None, 1.3], "; over NICs with one seed 10.0 % more on average of 2 cases, 1 of which take less"),
+        ([0.9, None, 1.3], "; over NICs 10.0 % more on average of 2 cases with three seeds, 1 of which take less"),
         ([None], " less by the paper's profiles, in 1 of 2 cases that reach it"),
     ],
 )

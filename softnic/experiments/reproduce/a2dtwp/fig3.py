@@ -4,71 +4,80 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
+from softnic.experiments.reproduce.a2dtwp.cases import ORACLE, WeightCase, batches_of, cases, differs, text, titles
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, BASELINE
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable
+from softnic.experiments.spread import Spread
 
 _COLUMNS = (
-    "model and batch | precision | error to reach [.4f] | steps [d] | seconds [.2f] | MB of weights [.2f] | "
-    "error at the end [.4f] | mean bits at the end [.1f]"
+    "model and batch | precision | error to reach (%) | seeds that reach it [d] | steps | seconds | MB of weights | "
+    "error at the end (%) | mean bits at the end [.1f]"
 )
+_SHOWN = {"baseline": BASELINE, AWP_NAME: AWP_NAME, ORACLE: ORACLE}
 
 
 def make(context: Context) -> Item:
     """Make the item, of each model with the smaller two batches, as in the figure."""
-    cases = [
-        case(context, model, batch) for model in context.models for batch in reversed(batches_of(context, model)[:2])
-    ]
-    title = "To an error on the test set; the oracle is the fixed precision that reached it first"
+    chosen = [(model, batch) for model in context.models for batch in reversed(batches_of(context, model)[:2])]
+    found = cases(context, chosen)
+    title = "To an error on the test set; the oracle is, for each seed, the fixed precision that reached it first"
     return Item(
         "error against time: baseline, oracle, A2DTWP",
-        [ValueTable(title, _COLUMNS, [row for each in cases for row in _rows(each)])],
-        [_lines(each) for each in cases],
+        [ValueTable(title, _COLUMNS, [row for each in found for row in _rows(each)])],
+        [_lines(each) for each in found],
         ["The paper shows AlexNet only.", *differs(context)],
-        [_finding(each) for each in cases],
-        titles(cases),
+        [_finding(each) for each in found],
+        titles(found),
     )
-
-
-def _shown(given: WeightCase) -> dict[str, str]:
-    """Return the title and the precision of each curve."""
-    best = given.oracle
-    shown = {"baseline": BASELINE, AWP_NAME: AWP_NAME}
-    return shown if best is None else {**shown, f"oracle ({best} bits)": best}
 
 
 def _rows(given: WeightCase) -> list[Row]:
     rows: list[Row] = []
-    for title, name in _shown(given).items():
-        own = given.trainings[name]
-        index = own.reaches(given.target)
-        reached: Row = [None] * 3
-        if index is not None:
-            reached = [own.steps[index], given.costs.seconds(name, own, index), own.sent[index] / 1e6]
-        rows.append([given.title, title, given.target, *reached, own.errors[-1], own.bits[-1]])
+    for title, name in _SHOWN.items():
+        steps = given.reaching(lambda each, name=name: each.steps(name))  # type: ignore[misc]
+        seconds = given.reaching(lambda each, name=name: each.seconds(name))  # type: ignore[misc]
+        sent = given.reaching(lambda each, name=name: each.sent(name))  # type: ignore[misc]
+        rows.append(
+            [
+                given.title,
+                f"{title} ({given.oracles} bits)" if name == ORACLE else title,
+                given.targets.text(factor=100),
+                len(steps),
+                text(steps, ".0f"),
+                text(seconds),
+                text(sent, ".1f", 1e-6),
+                given.spread(name, lambda own: own.errors[-1]).text(factor=100),
+                given.spread(name, lambda own: own.bits[-1]).mean,
+            ]
+        )
     return rows
 
 
 def _lines(given: WeightCase) -> Lines:
+    """Return the means over the seeds of error and time at each evaluation."""
     points: dict[str, dict[float, float]] = {}
-    for title, name in _shown(given).items():
-        own = given.trainings[name]
-        points[title] = {given.costs.seconds(name, own, index): error for index, error in enumerate(own.errors)}
+    for title, name in _SHOWN.items():
+        points[title] = {}
+        for index in range(len(given.seeds[0].training(name).steps)):
+            seconds = Spread([each.seconds_at(name, index) for each in given.seeds])
+            points[title][seconds.mean] = given.spread(name, lambda own, index=index: own.errors[index]).mean  # type: ignore[misc]
     at = sorted({seconds for curve in points.values() for seconds in curve})
     curves = {title: [curve.get(seconds) for seconds in at] for title, curve in points.items()}
     return Lines(given.title, "seconds", "error", at, curves)
 
 
 def _finding(given: WeightCase) -> str:
-    ours, best = given.share(AWP_NAME), given.share(given.oracle)
-    if ours is None or best is None:
-        return f"{given.title}: A2DTWP did not reach an error of {given.target:.4f} within {given.plan.steps} steps."
+    best = Spread(given.reaching(lambda each: each.share(ORACLE)))
+    ours = given.reaching(lambda each: each.share(AWP_NAME))
+    reached = f"{Spread(ours).text()} times" if ours else "does not reach it"
+    if ours and len(ours) < len(given.seeds):
+        reached += f", with {len(ours)} of {len(given.seeds)} seeds"
     line = (
-        f"{given.title}: to an error of {given.target:.4f} the oracle ({given.oracle} bits) takes "
-        f"{change([1 - best])} time than the baseline, A2DTWP {change([1 - ours])}"
+        f"{given.title}: to an error of {given.targets.text(factor=100)} % the oracle ({given.oracles} bits) takes "
+        f"{best.text()} times the baseline's time, A2DTWP {reached}"
     )
     if given.plan.model == "alexnet" and given.plan.batch in paper.FIG_3:
         published = paper.FIG_3[given.plan.batch]
-        line += f"; in the paper {percent(published.oracle, 2)} and {percent(published.a2dtwp, 2)} less"
+        line += f"; in the paper {1 - published.oracle:.2f} and {1 - published.a2dtwp:.2f} times"
     return f"{line}."

@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
+from softnic.experiments.reproduce.a2dtwp.cases import (
+    ORACLE,
+    WeightCase,
+    batches_of,
+    cases,
+    differs,
+    text,
+    titles,
+)
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, FIXED_BITS
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
+from softnic.experiments.spread import Spread
 
 _COLUMNS = (
-    "model | batch [d] | error to reach [.4f] | A2DTWP, paper, x86 [.3f] | POWER [.3f] | oracle's bits | "
-    "oracle, here [.3f] | A2DTWP, here [.3f] | its bytes of weights [.3f] | mean bits at the end [.1f] | T [.2g]"
+    "model | batch [d] | error to reach (%) | A2DTWP, paper, x86 [.3f] | POWER [.3f] | oracle's bits | oracle, here | "
+    "A2DTWP, here [.3f] | ± [.3f] | seeds that reach the error [d] | its bytes of weights | "
+    "mean bits at the end [.1f] | T"
 )
 
 
 def make(context: Context) -> Item:
-    cases = [case(context, model, batch) for model in context.models for batch in batches_of(context, model)]
-    series = {f"A2DTWP, paper, {system}": [_published(system, each) for each in cases] for system in paper.SYSTEMS}
-    series |= {
-        "oracle, here": [each.share(each.oracle) for each in cases],
-        "A2DTWP, here": [each.share(AWP_NAME) for each in cases],
-    }
-    steps = "model and batch | 8 | 16 | 24 | 32 | A2DTWP"
+    found = cases(context, [(model, batch) for model in context.models for batch in batches_of(context, model)])
+    series = {f"A2DTWP, paper, {system}": [_published(system, each) for each in found] for system in paper.SYSTEMS}
+    series |= {f"{name}, here": [_share(each, name) for each in found] for name in (ORACLE, AWP_NAME)}
+    precisions = [*map(str, FIXED_BITS), AWP_NAME]
     return Item(
         "time to the same error, normalised to 32 bits",
         [
-            ValueTable("Times the baseline's; paper: sections V-B to V-D", _COLUMNS, [_row(each) for each in cases]),
-            ValueTable("Steps to the error, by bits of the weights", steps, [_steps(each) for each in cases], "steps"),
+            ValueTable("Times the baseline's; paper: sections V-B to V-D", _COLUMNS, [_row(each) for each in found]),
+            ValueTable(
+                "Steps to the error, by bits of the weights, with the number of seeds where not all reach it",
+                " | ".join(("model and batch", *precisions)),
+                [[each.title, *(_steps(each, name) for name in precisions)] for each in found],
+                "steps",
+            ),
         ],
-        [Bars("Time to the error", "times the baseline's", [each.title for each in cases], series)],
+        [Bars("Time to the error", "times the baseline's", [each.title for each in found], series)],
         differs(context),
-        [*_findings(cases), *_published_findings()],
-        titles(cases),
+        [*_findings(found), *_published_findings()],
+        titles(found),
     )
 
 
@@ -41,40 +55,68 @@ def _published(system: str, given: WeightCase) -> float | None:
     return None if gain is None else 1 - gain
 
 
+def _shares(given: WeightCase, name: str) -> list[float]:
+    return given.reaching(lambda each: each.share(name))
+
+
+def _share(given: WeightCase, name: str) -> float | None:
+    """Return the mean over the seeds that reach the error; None if none does."""
+    shares = _shares(given, name)
+    return Spread(shares).mean if shares else None
+
+
 def _row(given: WeightCase) -> Row:
-    own = given.trainings[AWP_NAME]
-    published = (_published(system, given) for system in paper.SYSTEMS)
-    shares = (given.oracle, given.share(given.oracle), given.share(AWP_NAME), given.sent_share(AWP_NAME))
-    title = paper.TITLES[given.plan.model]
-    return [title, given.plan.batch, given.target, *published, *shares, own.bits[-1], own.threshold]
+    ours = _shares(given, AWP_NAME)
+    return [
+        paper.TITLES[given.plan.model],
+        given.plan.batch,
+        given.targets.text(factor=100),
+        *(_published(system, given) for system in paper.SYSTEMS),
+        given.oracles,
+        text(_shares(given, ORACLE), ".3f"),
+        _share(given, AWP_NAME),
+        Spread(ours).deviation if ours else None,
+        len(ours),
+        text(given.reaching(lambda each: each.sent_share(AWP_NAME)), ".3f"),
+        given.spread(AWP_NAME, lambda own: own.bits[-1]).mean,
+        span(given.spread(AWP_NAME, lambda own: own.threshold).values, ".1e"),
+    ]
 
 
-def _steps(given: WeightCase) -> Row:
-    reached = [(training, training.reaches(given.target)) for training in given.trainings.values()]
-    return [given.title, *(None if index is None else training.steps[index] for training, index in reached)]
+def _steps(given: WeightCase, name: str) -> str | None:
+    reached = given.reaching(lambda each: each.steps(name))
+    some = f" ({len(reached)} of {len(given.seeds)})" if len(reached) < len(given.seeds) else ""
+    return f"{text(reached, '.0f')}{some}" if reached else None
 
 
-def _findings(cases: list[WeightCase]) -> list[str]:
-    ours = [share for each in cases if (share := each.share(AWP_NAME)) is not None]
-    late = [each.title for each in cases if each.share(AWP_NAME) is None]
+def _findings(found: Sequence[WeightCase]) -> list[str]:
+    ours = [share for each in found if (share := _share(each, AWP_NAME)) is not None]
+    reached, seeds = sum(len(_shares(each, AWP_NAME)) for each in found), sum(len(each.seeds) for each in found)
     lines = []
     if ours:
-        mean = 1 - sum(ours) / len(ours)
         systems = " and ".join(f"{percent(gain, 2)} ({system})" for system, gain in paper.MEAN_GAINS.items())
         lines.append(
-            f"A2DTWP takes {change([mean])} time than the baseline on average over the {len(ours)} of {len(cases)} "
-            f"cases in which it reached the error; the paper has {systems} less."
+            f"A2DTWP takes {change([1 - Spread(ours).mean])} time than the baseline on average over {len(ours)} of "
+            f"{len(found)} cases, by the {reached} of {seeds} trainings in which it reached the error; the paper has "
+            f"{systems} less."
         )
-    if late:
-        lines.append(f"It did not reach the error within the steps: {'; '.join(late)}.")
-    slow = [each.title for each in cases if each.trainings["8"].reaches(each.target) is None]
-    if slow:
-        lines.append(f"With 8 bits all the time, these did not: {'; '.join(slow)}.")
-    chosen = [each.oracle for each in cases]
-    counts = [f"{bits} bits {chosen.count(bits)} times" for bits in ("8", "16", "24", BASELINE) if bits in chosen]
-    lines.append(f"The oracle takes {', '.join(counts)}." if counts else "No precision reached the error.")
-    found = span((each.trainings[AWP_NAME].threshold for each in cases), ".1e")
-    return [*lines, f"T comes out as {found}; the paper has {span(paper.THRESHOLDS.values(), '.0e')}."]
+    lines += _late(found, AWP_NAME, "It did not reach the error within the steps")
+    lines += _late(found, "8", "With 8 bits all the time, these did not")
+    chosen = [each.oracle for given in found for each in given.seeds]
+    counts = [f"{bits} bits {chosen.count(bits)} times" for bits in map(str, FIXED_BITS) if bits in chosen]
+    lines.append(f"The oracle takes {', '.join(counts)}.")
+    thresholds = [each.training(AWP_NAME).threshold for given in found for each in given.seeds]
+    return [
+        *lines,
+        f"T comes out as {span(thresholds, '.1e')}; the paper has {span(paper.THRESHOLDS.values(), '.0e')}.",
+    ]
+
+
+def _late(found: Sequence[WeightCase], name: str, what: str) -> list[str]:
+    """Return the finding that names the trainings which do not reach the error, if there are any."""
+    missing = {each.title: len(each.seeds) - len(_shares(each, name)) for each in found}
+    late = [f"{title} ({count} of {len(found[0].seeds)} seeds)" for title, count in missing.items() if count]
+    return [f"{what}: {'; '.join(late)}."] if late else []
 
 
 def _published_findings() -> list[str]:

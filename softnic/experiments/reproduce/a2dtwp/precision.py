@@ -8,15 +8,20 @@ profiles (Tables II and III), in which the weights' leg goes with the bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, TARGET_SHARE
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightTraining, trained
-from softnic.experiments.reproduce.context import Context, require_torch
+from softnic.experiments.reproduce.a2dtwp.training import (
+    AWP_NAME,
+    BASELINE,
+    WeightPlan,
+    WeightTraining,
+    over_seeds,
+    sized,
+)
+from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
-from softnic.experiments.reproduce.units import Unit, made
 from softnic.experiments.spread import Spread
 from softnic.gradients.awp import MOST_BITS
 
@@ -62,16 +67,10 @@ class Seeds:
         """Steps to the error that 32 bits have in the first part, in multiples of theirs, of seeds that reach it."""
         shares = []
         for own, whole in zip(self.own, self.whole, strict=True):
-            within = [error for step, error in zip(whole.steps, whole.errors, strict=True) if step <= _limit(whole)]
-            target = min(within or whole.errors)
-            at, usual = own.reaches(target), whole.reaches(target)
+            at, usual = own.reaches(whole.target), whole.reaches(whole.target)
             if at is not None and usual is not None:
                 shares.append(own.steps[at] / whole.steps[usual])
         return shares
-
-
-def _limit(training: WeightTraining) -> float:
-    return TARGET_SHARE * training.steps[-1]
 
 
 def batch_share(system: str, name: str, sent: float) -> float:
@@ -97,7 +96,7 @@ def time_share(system: str, each: Seeds) -> float | None:
 
 def make(context: Context) -> Item:
     models = context.only(tuple(PLANS))
-    plans = [_sized(context, PLANS[model]) for model in models]
+    plans = [sized(context, PLANS[model]) for model in models]
     found = _found(context, plans)
     return Item(
         "errors, steps and bytes by the precision of weights",
@@ -105,13 +104,13 @@ def make(context: Context) -> Item:
             ValueTable(
                 "Here: trainings; times by the paper's Tables II (x86) and III (POWER)",
                 _COLUMNS,
-                [_row(plan, each) for plan in plans for each in found[plan.model]],
+                [_row(plan, each) for plan in plans for each in found[plan]],
             )
         ],
-        [_lines(plan, found[plan.model]) for plan in plans],
+        [_lines(plan, found[plan]) for plan in plans],
         [
             "HDC, which is not the paper's, and the paper's networks with an eighth of their channels, on "
-            f"{context.data.name}; {', '.join(f'{title(plan)}: {plan.steps} steps' for plan in plans)}, where the "
+            f"{context.data.name}; {', '.join(f'{plan.title}: {plan.steps} steps' for plan in plans)}, where the "
             "paper has tens of thousands on ImageNet with 200 classes; the other batches are left to `a2dtwp fig4`. "
             f"Top-1 errors on {plans[0].tested:,} test images, of the rounded weights.",
             f"INTERVAL is a twentieth of the training. Means and standard deviations over {len(context.seeds)} seeds.",
@@ -119,62 +118,24 @@ def make(context: Context) -> Item:
             "Times are not measured: the weights' leg of the paper's profiles is scaled by the bytes here, with its "
             "own times for norms and packing.",
         ],
-        [line for plan in plans for line in _findings(plan, found[plan.model])],
+        [line for plan in plans for line in _findings(plan, found[plan])],
         {"models": models, "steps": [plan.steps for plan in plans]},
     )
 
 
-def _sized(context: Context, plan: WeightPlan) -> WeightPlan:
-    return replace(plan, steps=6, eval_every=2, tested=100, interval=2) if context.quick else plan
-
-
-def title(plan: WeightPlan) -> str:
-    """Return a model and its batch as the tables name them."""
-    return f"{paper.TITLES[plan.model]}, batch {plan.batch}"
-
-
-def _found(context: Context, plans: Sequence[WeightPlan]) -> dict[str, list[Seeds]]:
-    """Return the trainings of each model: first those with fixed bits, then AWP's with the T that 32 bits gave."""
-    seeds = context.seeds
-    fixed = _trained(context, [(plan, seed, bits, 0.0) for plan in plans for bits in FIXED for seed in seeds])
-    whole = {plan.model: [fixed[_unit(plan, MOST_BITS, seed)] for seed in seeds] for plan in plans}
-    thresholds = {plan.model: [each.threshold for each in whole[plan.model]] for plan in plans}
-    adaptive = _trained(
-        context,
-        [
-            (plan, seed, None, threshold)
-            for plan in plans
-            for seed, threshold in zip(seeds, thresholds[plan.model], strict=True)
-        ],
-    )
-    found = {}
-    for plan in plans:
-        done = {str(bits): [fixed[_unit(plan, bits, seed)] for seed in seeds] for bits in FIXED}
-        done[AWP_NAME] = [adaptive[_unit(plan, None, seed)] for seed in seeds]
-        found[plan.model] = [Seeds(name, own, whole[plan.model]) for name, own in done.items()]
-    return found
-
-
-def _unit(plan: WeightPlan, bits: int | None, seed: int) -> str:
-    return f"{title(plan)}, {AWP_NAME if bits is None else f'{bits} bits'}, seed {seed}"
-
-
-def _trained(context: Context, cases: Sequence[tuple[WeightPlan, int, int | None, float]]) -> dict[str, WeightTraining]:
-    """Return trainings by unit, from the item's file or made now on all cores; a case has plan, seed, bits and T."""
-    units = {}
-    for plan, seed, bits, threshold in cases:
-        own = replace(plan, seed=seed)
-        settings = {**asdict(own), "bits": bits, "data": context.data.name}
-        units[_unit(plan, bits, seed)] = Unit(settings, (context.data_path, own, bits, threshold))
-    if any(plan.model != "hdc" for plan, *_ in cases):
-        require_torch("A2DTWP's networks")
-    return made(context.kept, WeightTraining, trained, units, context.progress, here=context.quick)
+def _found(context: Context, plans: Sequence[WeightPlan]) -> dict[WeightPlan, list[Seeds]]:
+    """Return the trainings of each plan by precision."""
+    done = over_seeds(context, context.kept, plans, FIXED)
+    return {
+        plan: [Seeds(name, own, trainings[BASELINE]) for name, own in trainings.items()]
+        for plan, trainings in done.items()
+    }
 
 
 def _row(plan: WeightPlan, each: Seeds) -> Row:
     steps = each.steps
     return [
-        title(plan),
+        plan.title,
         each.name,
         each.errors.text(factor=100),
         100 * each.worse.mean,
@@ -194,7 +155,7 @@ def _lines(plan: WeightPlan, found: Sequence[Seeds]) -> Lines:
         each.name: [sum(own.errors[index] for own in each.own) / len(each.own) for index in range(len(at))]
         for each in found
     }
-    return Lines(f"{title(plan)}: error by bits of the weights", "steps", "error", at, series)
+    return Lines(f"{plan.title}: error by bits of the weights", "steps", "error", at, series)
 
 
 def _findings(plan: WeightPlan, found: Sequence[Seeds]) -> list[str]:
@@ -205,11 +166,11 @@ def _findings(plan: WeightPlan, found: Sequence[Seeds]) -> list[str]:
         f"{Spread(adaptive.steps).text()} times the steps of 32 bits" if adaptive.steps else "no seed within the steps"
     )
     return [
-        f"{title(plan)}: A2DTWP sends {percent(adaptive.sent)} of the bytes of weights that 32 bits send, 1/"
+        f"{plan.title}: A2DTWP sends {percent(adaptive.sent)} of the bytes of weights that 32 bits send, 1/"
         f"{1 / adaptive.sent:.2f} (the paper's leg takes 1/2.94 and 1/3.20 of its time). A batch takes "
         f"{change(gains)} time by its Tables II and III. The error at the end is {adaptive.worse.text('+.2f', 100)} "
         f"points above that of 32 bits (paper, VGG: {100 * paper.FIG_5_WORSE[2]:+.2f} and "
         f"{100 * paper.FIG_5_WORSE[8]:+.2f}); to the baseline's error: {steps}.",
-        f"{title(plan)}: 8 bits all the time leave {least.errors.text(factor=100)} % of errors, 32 bits "
+        f"{plan.title}: 8 bits all the time leave {least.errors.text(factor=100)} % of errors, 32 bits "
         f"{by_name[BASELINE].errors.text(factor=100)} %.",
     ]

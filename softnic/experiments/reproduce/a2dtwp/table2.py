@@ -7,11 +7,12 @@ from dataclasses import astuple
 
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import WeightCase, batches_of, case, differs
+from softnic.experiments.reproduce.a2dtwp.cases import WeightCase, batches_of, cases, differs
 from softnic.experiments.reproduce.a2dtwp.costs import legs
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
+from softnic.experiments.spread import Spread
 
 CODEC = "bounded:10"
 """Codec of the gradients where both legs are compressed."""
@@ -25,14 +26,15 @@ Times = Mapping[str, float]
 
 def make(context: Context) -> Item:
     model = "vgg16" if "vgg16" in context.models else context.models[0]
-    given = case(context, model, batches_of(context, model)[-1])
+    [given] = cases(context, [(model, batches_of(context, model)[-1])])
     both = legs(context, given.costs.computed.gradients, f"wa+{CODEC}+adt:8")
     columns: dict[str, Times] = {
         f"{system} {what}": _published(profile)
         for system, pair in paper.PROFILES.items()
         for what, profile in zip(("32 bits", AWP_NAME), pair, strict=True)
     }
-    columns |= {"here 32 bits": _here(given, 32), f"here {_bits(given):.0f} bits": _here(given, _bits(given))}
+    bits = _bits(given)
+    columns |= {"here 32 bits": _here(given, 32), f"here {bits.mean:.0f} bits": _here(given, bits.mean)}
     compressed = {"gradients up": 1e3 * both.up_s, "weights down": 1e3 * both.down_s}
     columns["here 8 bits, both legs"] = {**_here(given, 8), **compressed}
     rows: list[Row] = [[step, *(times.get(step) for times in columns.values())] for step in STEPS]
@@ -46,8 +48,8 @@ def make(context: Context) -> Item:
         [
             "Bitpack and Bitunpack are measured on one core here, on all weights to 8 bits; NICs do both during the "
             "transfer, so they are part of it and not of the total.",
-            f"The middle column has the mean bits of {AWP_NAME}'s training; the last one compresses gradients, too, by "
-            f"{CODEC}, which the paper leaves to other work.",
+            f"The middle column has the mean bits of {AWP_NAME}'s trainings, {bits.text('.1f')}; the last one "
+            f"compresses gradients, too, by {CODEC}, which the paper leaves to other work.",
             *differs(context),
         ],
         [*_findings(given), *_published_findings()],
@@ -55,10 +57,9 @@ def make(context: Context) -> Item:
     )
 
 
-def _bits(given: WeightCase) -> float:
-    """Return the mean bits of a float over A2DTWP's training."""
-    own = given.trainings[AWP_NAME]
-    return 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.floats
+def _bits(given: WeightCase) -> Spread:
+    """Return the mean bits of a float over each of A2DTWP's trainings."""
+    return given.spread(AWP_NAME, lambda own: 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.floats)
 
 
 def _here(given: WeightCase, bits: float) -> Times:

@@ -5,34 +5,37 @@ the network rounds them, so the mean of their gradients is that of the whole bat
 full precision. Errors are those of the rounded weights, the only ones that a worker has.
 
 T is found as in section V-A: from the mean change of all norms, from the beginning of the training with 32 bits until
-its error on the test set has dropped. Results are cached.
+its error on the test set has dropped.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from softnic import codecs
-from softnic.experiments.data import DataSet, batches, load
+from softnic.experiments.data import batches, load
+from softnic.experiments.kept import ResultFile
 from softnic.experiments.replica import Replica
-from softnic.experiments.report import Progress
-from softnic.experiments.reproduce import cache
+from softnic.experiments.reproduce.a2dtwp import paper
+from softnic.experiments.reproduce.context import Context, require_torch
 from softnic.experiments.reproduce.item import ReproduceError
 from softnic.experiments.reproduce.learner import block_of, learner, samples
-from softnic.experiments.reproduce.parallel import each
+from softnic.experiments.reproduce.units import Unit, made
 from softnic.gradients.adt import next_widths, packed
 from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Precision
 
-_VERSION = 1
-"""To be raised when the same settings give other results."""
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 """Section IV-B."""
 FIXED_BITS = (8, 16, 24, 32)
 AWP_NAME = "A2DTWP"
+BASELINE = str(MOST_BITS)
+"""The name of the paper's baseline, the trainings with 32 bits."""
+TARGET_SHARE = 0.6
+"""Share of the steps within which the baseline's best error becomes the target of all precisions."""
 _DROP = 0.05
 """Drop of the error since the first evaluation that ends the monitored period."""
 
@@ -54,6 +57,11 @@ class WeightPlan:
     """AWP's INTERVAL, in batches: a twentieth of the training, as one epoch is of AlexNet's twenty (Fig. 5)."""
     seed: int = 7
 
+    @property
+    def title(self) -> str:
+        """Model and batch as the tables name them."""
+        return f"{paper.TITLES[self.model]}, batch {self.batch}"
+
 
 @dataclass(frozen=True)
 class WeightTraining:
@@ -70,34 +78,80 @@ class WeightTraining:
     threshold: float = 0.0
     """T as monitored, for the training with 32 bits; T as used, for AWP's."""
 
+    @property
+    def target(self) -> float:
+        """The error to reach: of this training, the baseline, the best in the first part of its steps."""
+        limit = TARGET_SHARE * self.steps[-1]
+        within = [error for step, error in zip(self.steps, self.errors, strict=True) if step <= limit]
+        return min(within or self.errors)
+
     def reaches(self, error: float) -> int | None:
         """The index of the first evaluation with an error that is no larger; None if there is none."""
         return next((index for index, seen in enumerate(self.errors) if seen <= error), None)
 
 
-def trainings(data: DataSet, path: Path, plan: WeightPlan, progress: Progress) -> dict[str, WeightTraining]:
-    """Train with each precision (`8`, `16`, `24`, `32`) and with A2DTWP, or load the results from the cache.
+def sized(context: Context, plan: WeightPlan) -> WeightPlan:
+    """Return the plan; with --quick one of a few steps."""
+    return replace(plan, steps=6, eval_every=2, tested=100, interval=2) if context.quick else plan
 
-    Raises ImportError without torch, and ReproduceError where the baseline diverges.
+
+def over_seeds(
+    context: Context, file: ResultFile, plans: Sequence[WeightPlan], fixed: Sequence[int]
+) -> dict[WeightPlan, dict[str, list[WeightTraining]]]:
+    """Train each plan with every seed, by fixed bits and by A2DTWP, or read what the file has of these trainings.
+
+    Parameters
+    ----------
+    file
+        Keeps each training as soon as it is done.
+    fixed
+        Bits, 32 among them: A2DTWP has the T that these give with the same seed.
+
+    Returns
+    -------
+    dict
+        For each plan, trainings in the order of the seeds, by precision: `8`, `32`, `A2DTWP`.
+
+    Raises
+    ------
+    ReproduceError
+        Torch is missing, or a baseline diverges.
+    OSError
+        The file cannot be written.
     """
-    name = cache.key(plan.model, data, {**asdict(plan), "version": _VERSION})
-    file = cache.cache_directory() / f"a2dtwp-{name}.json"
-    try:
-        return {name: WeightTraining(**fields) for name, fields in json.loads(file.read_text()).items()}
-    except (OSError, ValueError, TypeError):
-        pass
-    done = each(trained, {str(bits): (path, plan, bits, 0.0) for bits in FIXED_BITS}, progress)
-    threshold = done[str(MOST_BITS)].threshold
-    if not np.isfinite(threshold):
-        raise ReproduceError(f"{plan.model} diverges at batch {plan.batch} with a rate of {plan.rate:g}")
-    done |= each(trained, {AWP_NAME: (path, plan, None, threshold)}, progress)
-    content = json.dumps({name: asdict(training) for name, training in done.items()})
-    cache.write_whole(file, lambda part: part.write_text(content))
-    return done
+    if any(plan.model != "hdc" for plan in plans):
+        require_torch("A2DTWP's networks")
+    seeded = [replace(plan, seed=seed) for plan in plans for seed in context.seeds]
+    done = _made(context, file, [(plan, bits, 0.0) for plan in seeded for bits in fixed])
+    thresholds = [done[_unit(plan, MOST_BITS)].threshold for plan in seeded]
+    done |= _made(context, file, [(plan, None, each) for plan, each in zip(seeded, thresholds, strict=True)])
+    precisions: dict[str, int | None] = {**{str(bits): bits for bits in fixed}, AWP_NAME: None}
+    return {
+        plan: {
+            name: [done[_unit(replace(plan, seed=seed), bits)] for seed in context.seeds]
+            for name, bits in precisions.items()
+        }
+        for plan in plans
+    }
+
+
+def _unit(plan: WeightPlan, bits: int | None) -> str:
+    return f"{plan.title}, {AWP_NAME if bits is None else f'{bits} bits'}, seed {plan.seed}"
+
+
+def _made(
+    context: Context, file: ResultFile, cases: Sequence[tuple[WeightPlan, int | None, float]]
+) -> dict[str, WeightTraining]:
+    """Return trainings by unit, from the file or made now on all cores; a case has plan, bits and T."""
+    units = {}
+    for plan, bits, threshold in cases:
+        settings = {**asdict(plan), "bits": bits, "data": context.data.name}
+        units[_unit(plan, bits)] = Unit(settings, (context.data_path, plan, bits, threshold))
+    return made(file, WeightTraining, trained, units, context.progress, here=context.quick)
 
 
 def trained(path: Path, plan: WeightPlan, bits: int | None, threshold: float) -> WeightTraining:
-    """Train with weights of fixed width, or (None) with AWP and this T."""
+    """Train with weights of fixed width, or (None) with AWP and this T. Raises ReproduceError where 32 bits diverge."""
     given = load(path)
     data, model, blocks = samples(plan.model, given), learner(plan.model, given, plan.seed), block_of(plan.model)
     precision: Precision = AWP(threshold, plan.interval, blocks=blocks) if bits is None else FixedPrecision(bits)
@@ -119,7 +173,11 @@ def trained(path: Path, plan: WeightPlan, bits: int | None, threshold: float) ->
             done.sent.append(server.sent)
             done.bits.append(server.bits)
             monitored = monitored and done.errors[-1] > done.errors[0] - _DROP
-    return replace(done, threshold=monitor.threshold) if bits == MOST_BITS else done
+    if bits != MOST_BITS:
+        return done
+    if not np.isfinite(monitor.threshold):
+        raise ReproduceError(f"{plan.model} diverges at batch {plan.batch} with a rate of {plan.rate:g}")
+    return replace(done, threshold=monitor.threshold)
 
 
 class WeightServer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from softnic.experiments.reproduce.a2dtwp.precision import PLANS, title
+from softnic.experiments.reproduce.a2dtwp.precision import PLANS
 from softnic.experiments.reproduce.claim import Claim, Results, Verdict
 from softnic.experiments.reproduce.item import change, number
 from softnic.experiments.spread import Spread
@@ -23,8 +23,8 @@ def _by_model(results: Results, column: str) -> list[float]:
 def _named(results: Results, column: str, text: Callable[[float], str]) -> str:
     """Return the figure of each model behind its name."""
     found = {
-        title(plan).partition(",")[0]: list(
-            results.values(_ITEM, column, precision=_ADAPTIVE, model_and_batch=title(plan))
+        plan.title.partition(",")[0]: list(
+            results.values(_ITEM, column, precision=_ADAPTIVE, model_and_batch=plan.title)
         )
         for plan in PLANS.values()
     }
@@ -52,7 +52,7 @@ def _sooner(results: Results) -> str:
     text = f"{change(saved)} by the paper's profiles, in {len(saved)} of {_cases(results)} cases that reach it"
     shares = list(results.values(_NICS, "A2DTWP, here")) if _NICS in results else []
     if shares:
-        text += f"; over NICs with one seed {change([1 - Spread(shares).mean])} on average of {len(shares)} cases, "
+        text += f"; over NICs {change([1 - Spread(shares).mean])} on average of {len(shares)} cases with three seeds, "
         text += f"{sum(share < 1 for share in shares)} of which take less"
     return text
 
