@@ -27,8 +27,10 @@ from softnic.experiments.timeline import Iteration, Phase
 from softnic.gradients.adt import packed
 from softnic.gradients.awp import MOST_BITS, Norms
 
-WARM_UP, MEASURED = 20, 5
+WARM_UP, MEASURED = 20, 25
 """Steps before gradients are taken, and steps that are timed."""
+_ROUNDS = 99
+"""Of an exchange: the median of nine moves by a tenth from one run to the next."""
 _MOST_BYTES = 16 << 20
 
 
@@ -99,7 +101,8 @@ def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
     """Measure the legs of a strategy of softnic.experiments.train with an aggregator."""
     context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
     given = sample(gradients, paper.WORKERS, _MOST_BYTES)
-    found = [legs_of(ranks) for ranks in iterations_over_nics(context, given, strategy, 1 if context.quick else 9)]
+    rounds = iterations_over_nics(context, given, strategy, 1 if context.quick else _ROUNDS)
+    found = [legs_of(ranks) for ranks in rounds]
     parts = zip(*((each.up_s, each.sum_s, each.down_s) for each in found), strict=True)
     return Legs(*(given.scale * median(part) for part in parts))
 
