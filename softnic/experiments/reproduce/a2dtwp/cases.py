@@ -9,6 +9,7 @@ from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.costs import IterationCosts, costs
 from softnic.experiments.reproduce.a2dtwp.training import (
     BASELINE,
+    FILE,
     FIXED_BITS,
     TARGET_SHARE,
     WeightPlan,
@@ -22,7 +23,6 @@ from softnic.experiments.reproduce.over_nics import RATE
 from softnic.experiments.spread import Spread
 from softnic.gradients.awp import oracle
 
-FILE = "a2dtwp-trainings"
 ORACLE = "oracle"
 """A precision's name: of each seed the fixed one that reached the target first."""
 _RATES: Mapping[str, Callable[[int], float]] = {

@@ -1,14 +1,14 @@
 """Times of an iteration with an aggregator on this machine: computing, and both legs over real NICs.
 
 The legs are measured with all weights at 32 bits and at 8, with the model's own gradients. At any other precision the
-weights take a time between these, in proportion to their bytes.
+weights take a time between these, in proportion to their bytes. Each measurement is kept beside the trainings.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,10 @@ from softnic.codecs.threads import at_most
 from softnic.experiments.data import Floats, batches, load
 from softnic.experiments.measure import median
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightServer, WeightTraining
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, FILE, WeightPlan, WeightServer, WeightTraining
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.learner import block_of, learner, samples
-from softnic.experiments.reproduce.over_nics import iterations_over_nics, sample
+from softnic.experiments.reproduce.over_nics import LINK, iterations_over_nics, sample
 from softnic.experiments.reproduce.parallel import each
 from softnic.experiments.timeline import Iteration, Phase
 from softnic.gradients.adt import packed
@@ -36,7 +36,7 @@ _MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Computed:
-    """Medians on one core, in seconds, and gradients to exchange."""
+    """Medians on one core, in seconds, and what they are of."""
 
     learn_s: float
     """A worker's forward and backward pass, of its part of the batch."""
@@ -47,7 +47,8 @@ class Computed:
     pack_s: float
     """Bitpack of all weights to 8 bits (by the NIC, during the exchange)."""
     unpack_s: float
-    gradients: Floats
+    floats: int
+    """Weights and biases."""
 
 
 @dataclass(frozen=True)
@@ -70,41 +71,63 @@ class IterationCosts:
     """With 32 bits."""
     least: Legs
     """With 8."""
-    floats: int
-    """Weights and biases."""
 
     def seconds(self, name: str, training: WeightTraining, index: int) -> float:
         """Seconds of a training until one of its evaluations. Weights are sent once more than there are steps."""
         own = self.computed
         steady = own.learn_s + own.update_s + (own.norms_s if name == AWP_NAME else 0.0) + self.whole.up_s
-        steps, whole = training.steps[index], 4 * self.floats
+        steps, whole = training.steps[index], 4 * own.floats
         share = (training.sent[index] / (steps + 1) / whole - 1 / 4) / (3 / 4)
         down = self.least.down_s + share * (self.whole.down_s - self.least.down_s)
         return steps * (steady + self.whole.sum_s + down)
 
 
 def costs(context: Context, plan: WeightPlan) -> IterationCosts:
-    """Measure the times of a plan's iteration, once in a run. Raises MeasurementError, ClusterError, ImportError."""
+    """Measure the times of a plan's iteration, unless the shared file has them.
 
-    def measure() -> IterationCosts:
+    Raises MeasurementError, ClusterError, ImportError, OSError.
+    """
+
+    def measure() -> Computed:
+        computed, _ = _computed_once(context, plan)
+        return computed
+
+    settings = {**_settings(context, plan), "steps": [WARM_UP, MEASURED]}
+    own = context.shared(FILE).once(f"{plan.title}, computing", settings, measure, Computed)
+    whole, least = (legs(context, plan, f"wa+adt:{bits}") for bits in (MOST_BITS, 8))
+    return IterationCosts(own, whole, least)
+
+
+def legs(context: Context, plan: WeightPlan, strategy: str) -> Legs:
+    """Measure the legs of a strategy (softnic.experiments.train) with an aggregator, unless the shared file has them."""
+    rounds = 1 if context.quick else _ROUNDS
+
+    def measure() -> Legs:
+        _, gradients = _computed_once(context, plan)
+        context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
+        given = sample(gradients, paper.WORKERS, _MOST_BYTES)
+        found = [legs_of(ranks) for ranks in iterations_over_nics(context, given, strategy, rounds)]
+        parts = zip(*((each.up_s, each.sum_s, each.down_s) for each in found), strict=True)
+        return Legs(*(given.scale * median(part) for part in parts))
+
+    settings = {**_settings(context, plan), "rounds": rounds, "link": LINK}
+    return context.shared(FILE).once(f"{plan.title}, {strategy} over NICs", settings, measure, Legs)
+
+
+def _settings(context: Context, plan: WeightPlan) -> dict[str, object]:
+    return {**asdict(plan), "data": context.data.name}
+
+
+def _computed_once(context: Context, plan: WeightPlan) -> tuple[Computed, Floats]:
+    """Return the times of computing, and gradients to exchange, measured once in a run."""
+
+    def measure() -> tuple[Computed, Floats]:
         context.progress(f"{paper.TITLES[plan.model]}: computing and updating, measured")
         # In a process of its own, with one thread.
         tasks = {plan.model: (context.data_path, plan, context.quick)}
-        own = each(_computed, tasks, context.progress)[plan.model]
-        whole, least = (legs(context, own.gradients, f"wa+adt:{bits}") for bits in (MOST_BITS, 8))
-        return IterationCosts(own, whole, least, own.gradients.size)
+        return each(_computed, tasks, context.progress)[plan.model]
 
     return context.once(("a2dtwp", plan), measure)
-
-
-def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
-    """Measure the legs of a strategy of softnic.experiments.train with an aggregator."""
-    context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
-    given = sample(gradients, paper.WORKERS, _MOST_BYTES)
-    rounds = iterations_over_nics(context, given, strategy, 1 if context.quick else _ROUNDS)
-    found = [legs_of(ranks) for ranks in rounds]
-    parts = zip(*((each.up_s, each.sum_s, each.down_s) for each in found), strict=True)
-    return Legs(*(given.scale * median(part) for part in parts))
 
 
 def legs_of(ranks: Sequence[Iteration]) -> Legs:
@@ -116,7 +139,7 @@ def legs_of(ranks: Sequence[Iteration]) -> Legs:
     return Legs(update.begin - ready - sum_s, sum_s, max(worker.end for worker in workers) - update.end)
 
 
-def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
+def _computed(path: Path, plan: WeightPlan, quick: bool) -> tuple[Computed, Floats]:
     given = load(path)
     data, model = samples(plan.model, given), learner(plan.model, given, plan.seed)
     server = WeightServer(model, plan.rate)
@@ -133,7 +156,8 @@ def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
     with at_most(1):
         pack_s, unpack_s = _packing(np.concatenate([array.reshape(-1) for array in server.master.values()]))
     learn_s, update_s, norms_s = (median(part) for part in zip(*times[-MEASURED:], strict=True))
-    return Computed(learn_s, update_s, norms_s, pack_s, unpack_s, model.gradients.copy())
+    gradients = model.gradients.copy()
+    return Computed(learn_s, update_s, norms_s, pack_s, unpack_s, gradients.size), gradients
 
 
 def _packing(weights: Floats) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from softnic.experiments.spread import Spread
 
 PARTS = 5
 _COLUMNS = (
-    "model and batch | steps [d] | time, times the baseline's | bytes of weights | mean bits [.1f] | "
+    "model and batch | steps [d] | time, times the baseline's [.3f] | ± [.3f] | bytes of weights | mean bits [.1f] | "
     "error, 32 bits (%) | error, A2DTWP (%)"
 )
 
@@ -59,10 +59,12 @@ def _error(given: WeightCase, name: str, index: int) -> Spread:
 
 def _row(given: WeightCase, index: int) -> Row:
     sent = [each.training(AWP_NAME).sent[index] / each.training(BASELINE).sent[index] for each in given.seeds]
+    time = _time(given, index)
     return [
         given.title,
         _evaluated(given)[index],
-        _time(given, index).text(".3f"),
+        time.mean,
+        time.deviation,
         Spread(sent).text(".3f"),
         given.spread(AWP_NAME, lambda own: own.bits[index]).mean,
         *(_error(given, name, index).text(factor=100) for name in (BASELINE, AWP_NAME)),

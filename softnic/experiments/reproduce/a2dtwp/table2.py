@@ -27,7 +27,7 @@ Times = Mapping[str, float]
 def make(context: Context) -> Item:
     model = "vgg16" if "vgg16" in context.models else context.models[0]
     [given] = cases(context, [(model, batches_of(context, model)[-1])])
-    both = legs(context, given.costs.computed.gradients, f"wa+{CODEC}+adt:8")
+    both = legs(context, given.plan, f"wa+{CODEC}+adt:8")
     columns: dict[str, Times] = {
         f"{system} {what}": _published(profile)
         for system, pair in paper.PROFILES.items()
@@ -59,7 +59,7 @@ def make(context: Context) -> Item:
 
 def _bits(given: WeightCase) -> Spread:
     """Return the mean bits of a float over each of A2DTWP's trainings."""
-    return given.spread(AWP_NAME, lambda own: 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.floats)
+    return given.spread(AWP_NAME, lambda own: 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.computed.floats)
 
 
 def _here(given: WeightCase, bits: float) -> Times:
@@ -90,7 +90,7 @@ def _total(times: Times) -> float:
 def _findings(given: WeightCase) -> list[str]:
     costs, own = given.costs, given.costs.computed
     gain = costs.whole.down_s / costs.least.down_s
-    packed = 1e-9 * 4 * costs.floats
+    packed = 1e-9 * 4 * own.floats
     theirs = " and ".join(f"1/{whole.weights / adaptive.weights:.2f}" for whole, adaptive in paper.PROFILES.values())
     return [
         f"With 8 bits the weights' leg takes 1/{gain:.2f} of its time with 32; with A2DTWP's it takes {theirs} in the "

@@ -30,6 +30,8 @@ from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Preci
 
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 """Section IV-B."""
+FILE = "a2dtwp-trainings"
+"""Where trainings and their costs are kept, of Tables II and III and of Figs. 3 to 5."""
 FIXED_BITS = (8, 16, 24, 32)
 AWP_NAME = "A2DTWP"
 BASELINE = str(MOST_BITS)
