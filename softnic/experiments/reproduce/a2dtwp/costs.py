@@ -99,7 +99,7 @@ def costs(context: Context, plan: WeightPlan) -> IterationCosts:
 
 
 def legs(context: Context, plan: WeightPlan, strategy: str) -> Legs:
-    """Measure the legs of a strategy (softnic.experiments.train) with an aggregator, unless the shared file has them."""
+    """Measure the legs of a strategy of softnic.experiments.train with an aggregator, or read them from the file."""
     rounds = 1 if context.quick else _ROUNDS
 
     def measure() -> Legs:
