@@ -155,10 +155,10 @@ def test_a_case_is_of_the_seeds_that_reach_the_error() -> None:
     given = WeightCase(WeightPlan("hdc", 16, 0.01, steps=30), [first, second])
     assert given.targets.values == [0.9, 0.15]
     assert given.oracles == "8, 32"
-    assert given.reaching(lambda each: each.steps(AWP_NAME)) == [10]
-    assert given.reaching(lambda each: each.share(ORACLE)) == [first.share("8"), 1]
-    assert given.spread(AWP_NAME, lambda own: own.errors[-1]).mean == pytest.approx(0.3)
-    assert given.spread(ORACLE, lambda own: own.errors[-1]).values == [0.2, 0.1], "each seed's own oracle"
+    assert given.reaching(AWP_NAME, SeedCase.steps) == [10]
+    assert given.reaching(ORACLE, SeedCase.share) == [first.share("8"), 1]
+    assert given.errors(AWP_NAME).mean == pytest.approx(0.3)
+    assert given.errors(ORACLE).values == [0.2, 0.1], "each seed's own oracle"
 
 
 @pytest.fixture

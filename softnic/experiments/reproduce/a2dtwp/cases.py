@@ -121,13 +121,17 @@ class WeightCase:
         found = [each.oracle for each in self.seeds]
         return found[0] if len(set(found)) == 1 else ", ".join(found)
 
-    def reaching(self, amount: Callable[[SeedCase], float | None]) -> list[float]:
-        """Return an amount that it takes to reach the target, of the seeds that reach it."""
-        return [value for each in self.seeds if (value := amount(each)) is not None]
+    def reaching(self, name: str, amount: Callable[[SeedCase, str], float | None]) -> list[float]:
+        """Return what it takes to reach the target with one precision, of the seeds that reach it: `SeedCase.steps`."""
+        return [value for each in self.seeds if (value := amount(each, name)) is not None]
 
     def spread(self, name: str, amount: Callable[[WeightTraining], float]) -> Spread:
         """Return an amount of the trainings with one precision."""
         return Spread([amount(each.training(name)) for each in self.seeds])
+
+    def errors(self, name: str, index: int = -1) -> Spread:
+        """Return the errors at an evaluation, by default the last one."""
+        return self.spread(name, lambda own: own.errors[index])
 
 
 def text(values: Sequence[float], form: str = ".2f", factor: float = 1.0) -> str | None:

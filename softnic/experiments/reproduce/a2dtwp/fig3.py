@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import ORACLE, WeightCase, batches_of, cases, differs, text, titles
+from softnic.experiments.reproduce.a2dtwp.cases import (
+    ORACLE,
+    SeedCase,
+    WeightCase,
+    batches_of,
+    cases,
+    differs,
+    text,
+    titles,
+)
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, BASELINE
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable
@@ -35,9 +44,7 @@ def make(context: Context) -> Item:
 def _rows(given: WeightCase) -> list[Row]:
     rows: list[Row] = []
     for title, name in _SHOWN.items():
-        steps = given.reaching(lambda each, name=name: each.steps(name))  # type: ignore[misc]
-        seconds = given.reaching(lambda each, name=name: each.seconds(name))  # type: ignore[misc]
-        sent = given.reaching(lambda each, name=name: each.sent(name))  # type: ignore[misc]
+        steps = given.reaching(name, SeedCase.steps)
         rows.append(
             [
                 given.title,
@@ -45,9 +52,9 @@ def _rows(given: WeightCase) -> list[Row]:
                 given.targets.text(factor=100),
                 len(steps),
                 text(steps, ".0f"),
-                text(seconds),
-                text(sent, ".1f", 1e-6),
-                given.spread(name, lambda own: own.errors[-1]).text(factor=100),
+                text(given.reaching(name, SeedCase.seconds)),
+                text(given.reaching(name, SeedCase.sent), ".1f", 1e-6),
+                given.errors(name).text(factor=100),
                 given.spread(name, lambda own: own.bits[-1]).mean,
             ]
         )
@@ -61,15 +68,15 @@ def _lines(given: WeightCase) -> Lines:
         points[title] = {}
         for index in range(len(given.seeds[0].training(name).steps)):
             seconds = Spread([each.seconds_at(name, index) for each in given.seeds])
-            points[title][seconds.mean] = given.spread(name, lambda own, index=index: own.errors[index]).mean  # type: ignore[misc]
+            points[title][seconds.mean] = given.errors(name, index).mean
     at = sorted({seconds for curve in points.values() for seconds in curve})
     curves = {title: [curve.get(seconds) for seconds in at] for title, curve in points.items()}
     return Lines(given.title, "seconds", "error", at, curves)
 
 
 def _finding(given: WeightCase) -> str:
-    best = Spread(given.reaching(lambda each: each.share(ORACLE)))
-    ours = given.reaching(lambda each: each.share(AWP_NAME))
+    best = Spread(given.reaching(ORACLE, SeedCase.share))
+    ours = given.reaching(AWP_NAME, SeedCase.share)
     reached = f"{Spread(ours).text()} times" if ours else "does not reach it"
     if ours and len(ours) < len(given.seeds):
         reached += f", with {len(ours)} of {len(given.seeds)} seeds"

@@ -8,6 +8,7 @@ from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import (
     ORACLE,
+    SeedCase,
     WeightCase,
     batches_of,
     cases,
@@ -55,43 +56,42 @@ def _published(system: str, given: WeightCase) -> float | None:
     return None if gain is None else 1 - gain
 
 
-def _shares(given: WeightCase, name: str) -> list[float]:
-    return given.reaching(lambda each: each.share(name))
-
-
 def _share(given: WeightCase, name: str) -> float | None:
     """Return the mean over the seeds that reach the error; None if none does."""
-    shares = _shares(given, name)
+    shares = given.reaching(name, SeedCase.share)
     return Spread(shares).mean if shares else None
 
 
 def _row(given: WeightCase) -> Row:
-    ours = _shares(given, AWP_NAME)
+    ours = given.reaching(AWP_NAME, SeedCase.share)
     return [
         paper.TITLES[given.plan.model],
         given.plan.batch,
         given.targets.text(factor=100),
         *(_published(system, given) for system in paper.SYSTEMS),
         given.oracles,
-        text(_shares(given, ORACLE), ".3f"),
+        text(given.reaching(ORACLE, SeedCase.share), ".3f"),
         _share(given, AWP_NAME),
         Spread(ours).deviation if ours else None,
         len(ours),
-        text(given.reaching(lambda each: each.sent_share(AWP_NAME)), ".3f"),
+        text(given.reaching(AWP_NAME, SeedCase.sent_share), ".3f"),
         given.spread(AWP_NAME, lambda own: own.bits[-1]).mean,
         span(given.spread(AWP_NAME, lambda own: own.threshold).values, ".1e"),
     ]
 
 
 def _steps(given: WeightCase, name: str) -> str | None:
-    reached = given.reaching(lambda each: each.steps(name))
+    reached = given.reaching(name, SeedCase.steps)
     some = f" ({len(reached)} of {len(given.seeds)})" if len(reached) < len(given.seeds) else ""
     return f"{text(reached, '.0f')}{some}" if reached else None
 
 
 def _findings(found: Sequence[WeightCase]) -> list[str]:
     ours = [share for each in found if (share := _share(each, AWP_NAME)) is not None]
-    reached, seeds = sum(len(_shares(each, AWP_NAME)) for each in found), sum(len(each.seeds) for each in found)
+    reached, seeds = (
+        sum(len(each.reaching(AWP_NAME, SeedCase.share)) for each in found),
+        sum(len(each.seeds) for each in found),
+    )
     lines = []
     if ours:
         systems = " and ".join(f"{percent(gain, 2)} ({system})" for system, gain in paper.MEAN_GAINS.items())
@@ -114,7 +114,7 @@ def _findings(found: Sequence[WeightCase]) -> list[str]:
 
 def _late(found: Sequence[WeightCase], name: str, what: str) -> list[str]:
     """Return the finding that names the trainings which do not reach the error, if there are any."""
-    missing = {each.title: len(each.seeds) - len(_shares(each, name)) for each in found}
+    missing = {each.title: len(each.seeds) - len(each.reaching(name, SeedCase.share)) for each in found}
     late = [f"{title} ({count} of {len(found[0].seeds)} seeds)" for title, count in missing.items() if count]
     return [f"{what}: {'; '.join(late)}."] if late else []
 

@@ -53,10 +53,6 @@ def _time(given: WeightCase, index: int) -> Spread:
     return Spread([each.seconds_at(AWP_NAME, index) / each.seconds_at(BASELINE, index) for each in given.seeds])
 
 
-def _error(given: WeightCase, name: str, index: int) -> Spread:
-    return given.spread(name, lambda own: own.errors[index])
-
-
 def _row(given: WeightCase, index: int) -> Row:
     sent = [each.training(AWP_NAME).sent[index] / each.training(BASELINE).sent[index] for each in given.seeds]
     time = _time(given, index)
@@ -67,7 +63,7 @@ def _row(given: WeightCase, index: int) -> Row:
         time.deviation,
         Spread(sent).text(".3f"),
         given.spread(AWP_NAME, lambda own: own.bits[index]).mean,
-        *(_error(given, name, index).text(factor=100) for name in (BASELINE, AWP_NAME)),
+        *(given.errors(name, index).text(factor=100) for name in (BASELINE, AWP_NAME)),
     ]
 
 
@@ -97,10 +93,7 @@ def _finding(given: WeightCase) -> str:
 
 
 def _errors(found: Sequence[WeightCase]) -> str:
-    worse = [
-        f"{each.title} {_error(each, AWP_NAME, -1).less(_error(each, BASELINE, -1)).text('+.2f', 100)}"
-        for each in found
-    ]
+    worse = [f"{each.title} {each.errors(AWP_NAME).less(each.errors(BASELINE)).text('+.2f', 100)}" for each in found]
     return (
         f"Errors at the end, A2DTWP's less the baseline's, in points: {'; '.join(worse)}; the paper has "
         f"{100 * paper.FIG_5_WORSE[2]:+.2f} (VGG after 2 epochs) and {100 * paper.FIG_5_WORSE[8]:+.2f} (after 8)."
