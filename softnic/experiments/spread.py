@@ -36,3 +36,8 @@ class Spread:
     def less(self, other: Spread) -> Spread:
         """Return the differences to another figure, seed by seed. Raises ValueError for other numbers of seeds."""
         return Spread([own - theirs for own, theirs in zip(self.values, other.values, strict=True)])
+
+
+def cell(values: Sequence[float], form: str = ".2f", factor: float = 1.0) -> str | None:
+    """Return mean and deviation of the seeds that have the figure, as `Spread.text`; None where none has it."""
+    return Spread(values).text(form, factor) if values else None

@@ -134,11 +134,6 @@ class WeightCase:
         return self.spread(name, lambda own: own.errors[index])
 
 
-def text(values: Sequence[float], form: str = ".2f", factor: float = 1.0) -> str | None:
-    """Return mean and deviation of the seeds that reach an error as a cell; None where none does."""
-    return Spread(values).text(form, factor) if values else None
-
-
 def cases(context: Context, chosen: Sequence[tuple[str, int]]) -> list[WeightCase]:
     """Train models at batches with every seed, unless the shared file has it, and measure their costs.
 

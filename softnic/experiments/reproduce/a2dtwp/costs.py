@@ -92,8 +92,7 @@ def costs(context: Context, plan: WeightPlan) -> IterationCosts:
         computed, _ = _computed_once(context, plan)
         return computed
 
-    settings = {**_settings(context, plan), "steps": [WARM_UP, MEASURED]}
-    own = context.shared(FILE).once(f"{plan.title}, computing", settings, measure, Computed)
+    own = context.shared(FILE).once(f"{plan.title}, computing", _settings(context, plan), measure, Computed)
     whole, least = (legs(context, plan, f"wa+adt:{bits}") for bits in (MOST_BITS, 8))
     return IterationCosts(own, whole, least)
 
@@ -115,7 +114,7 @@ def legs(context: Context, plan: WeightPlan, strategy: str) -> Legs:
 
 
 def _settings(context: Context, plan: WeightPlan) -> dict[str, object]:
-    return {**asdict(plan), "data": context.data.name}
+    return {**asdict(plan), "data": context.data.name, "computed": [WARM_UP, MEASURED]}
 
 
 def _computed_once(context: Context, plan: WeightPlan) -> tuple[Computed, Floats]:

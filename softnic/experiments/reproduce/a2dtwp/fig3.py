@@ -11,13 +11,12 @@ from softnic.experiments.reproduce.a2dtwp.cases import (
     batches_of,
     cases,
     differs,
-    text,
     titles,
 )
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, BASELINE
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable
-from softnic.experiments.spread import Spread
+from softnic.experiments.spread import Spread, cell
 
 _COLUMNS = (
     "model and batch | precision | error to reach (%) | seeds that reach it [d] | steps | seconds | MB of weights | "
@@ -51,9 +50,9 @@ def _rows(given: WeightCase) -> list[Row]:
                 f"{title} ({given.oracles} bits)" if name == ORACLE else title,
                 given.targets.text(factor=100),
                 len(steps),
-                text(steps, ".0f"),
-                text(given.reaching(name, SeedCase.seconds)),
-                text(given.reaching(name, SeedCase.sent), ".1f", 1e-6),
+                cell(steps, ".0f"),
+                cell(given.reaching(name, SeedCase.seconds)),
+                cell(given.reaching(name, SeedCase.sent), ".1f", 1e-6),
                 given.errors(name).text(factor=100),
                 given.spread(name, lambda own: own.bits[-1]).mean,
             ]

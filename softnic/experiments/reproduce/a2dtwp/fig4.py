@@ -13,13 +13,12 @@ from softnic.experiments.reproduce.a2dtwp.cases import (
     batches_of,
     cases,
     differs,
-    text,
     titles,
 )
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, FIXED_BITS
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
-from softnic.experiments.spread import Spread
+from softnic.experiments.spread import Spread, cell
 
 _COLUMNS = (
     "model | batch [d] | error to reach (%) | A2DTWP, paper, x86 [.3f] | POWER [.3f] | oracle's bits | oracle, here | "
@@ -70,11 +69,11 @@ def _row(given: WeightCase) -> Row:
         given.targets.text(factor=100),
         *(_published(system, given) for system in paper.SYSTEMS),
         given.oracles,
-        text(given.reaching(ORACLE, SeedCase.share), ".3f"),
+        cell(given.reaching(ORACLE, SeedCase.share), ".3f"),
         _share(given, AWP_NAME),
         Spread(ours).deviation if ours else None,
         len(ours),
-        text(given.reaching(AWP_NAME, SeedCase.sent_share), ".3f"),
+        cell(given.reaching(AWP_NAME, SeedCase.sent_share), ".3f"),
         given.spread(AWP_NAME, lambda own: own.bits[-1]).mean,
         span(given.spread(AWP_NAME, lambda own: own.threshold).values, ".1e"),
     ]
@@ -83,7 +82,7 @@ def _row(given: WeightCase) -> Row:
 def _steps(given: WeightCase, name: str) -> str | None:
     reached = given.reaching(name, SeedCase.steps)
     some = f" ({len(reached)} of {len(given.seeds)})" if len(reached) < len(given.seeds) else ""
-    return f"{text(reached, '.0f')}{some}" if reached else None
+    return f"{cell(reached, '.0f')}{some}" if reached else None
 
 
 def _findings(found: Sequence[WeightCase]) -> list[str]:

@@ -22,7 +22,7 @@ from softnic.experiments.reproduce.a2dtwp.training import (
 )
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
-from softnic.experiments.spread import Spread
+from softnic.experiments.spread import Spread, cell
 from softnic.gradients.awp import MOST_BITS
 
 FIXED = (8, 16, MOST_BITS)
@@ -143,7 +143,7 @@ def _row(plan: WeightPlan, each: Seeds) -> Row:
         sum(training.bits[-1] for training in each.own) / len(each.own) if each.name == AWP_NAME else float(each.name),
         each.sent,
         len(steps),
-        Spread(steps).text() if steps else None,
+        cell(steps),
         *(batch_share(system, each.name, each.sent) for system in paper.SYSTEMS),
         *(time_share(system, each) for system in paper.SYSTEMS),
     ]
