@@ -15,11 +15,12 @@ from dataclasses import asdict, dataclass
 
 from benchmarks import harness
 from softnic.bench.stream import TOS, Run, StreamRoute, one_stream
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
-from softnic.units import rate_bps
+from softnic.measure import timing
+from softnic.measure.progress import Measured, as_measured
+from softnic.measure.report import Column, MeasurementReport, Progress, figure, share
+from softnic.units import medians_of, rate_bps
 
 UNLIMITED = "unlimited"
 RATES = ("10mbit", "100mbit", "300mbit", "1gbit", "3gbit", "10gbit", "25gbit", UNLIMITED)
@@ -71,10 +72,9 @@ class RateRow:
 
 def run(settings: BreakevenSettings, progress: Progress) -> MeasurementReport[RateRow]:
     """Raises MeasurementError, ClusterError."""
-    rows = [_row(rate, settings, progress) for rate in settings.rates]
-    title = (
-        f"Link rate against gain: one stream, two NICs, MTU 1500, {settings.delay}; medians of {settings.rounds} rounds"
-    )
+    rows = as_measured((_row(rate, settings, progress) for rate in settings.rates), _columns(settings), progress)
+    title = f"Link rate against gain: one stream, two NICs, MTU 1500, {settings.delay}"
+    title += f"; {medians_of(settings.rounds, 'round')}"
     notes = [
         f"Floats: {settings.data}. MB/s are the program's bytes; gain is over exact in the same round. A link that is "
         "faster than two daemons on this machine is as fast as they are.",
@@ -91,9 +91,11 @@ def _row(rate: str, settings: BreakevenSettings, progress: Progress) -> RateRow:
     with Cluster(nodes=2, **link) as cluster:  # type: ignore[arg-type]
         for number in range(settings.rounds):
             for case, found in runs.items():
-                progress(f"{case} at {rate}, round {number + 1} of {settings.rounds}")
+                what = f"{case} at {rate}, round {number + 1} of {settings.rounds}"
+                progress(what)
                 before = cluster.stats(0).counters
                 found.append(_one(cluster, settings, rate, case))
+                progress(Measured(f"{what}: {found[-1].mb_per_s:.0f} MB/s"))
                 if case == settings.auto:
                     after = cluster.stats(0).counters
                     sent = [after[name] - before[name] for name in ("tx_auto_compressed_bytes", "tx_auto_raw_bytes")]
@@ -104,15 +106,15 @@ def _row(rate: str, settings: BreakevenSettings, progress: Progress) -> RateRow:
     return RateRow(
         rate,
         settings.size(rate) / 1e6,
-        measure.median(exact),
+        timing.median(exact),
         _of_link(runs[EXACT], rate),
-        measure.median(compressed),
+        timing.median(compressed),
         _of_link(runs[settings.codec], rate),
-        measure.ratio(compressed, exact),
-        measure.median(auto),
-        measure.ratio(auto, exact),
-        measure.ratio(auto, better),
-        measure.median(shares),
+        timing.ratio(compressed, exact),
+        timing.median(auto),
+        timing.ratio(auto, exact),
+        timing.ratio(auto, better),
+        timing.median(shares),
         why,
     )
 
@@ -127,7 +129,7 @@ def _one(cluster: Cluster, settings: BreakevenSettings, rate: str, case: str) ->
 def _of_link(runs: list[Run], rate: str) -> float | None:
     if rate == UNLIMITED:
         return None
-    return measure.median((each.wire_bytes or 0) * 8 / each.seconds / rate_bps(rate) for each in runs)
+    return timing.median((each.wire_bytes or 0) * 8 / each.seconds / rate_bps(rate) for each in runs)
 
 
 def _columns(settings: BreakevenSettings) -> list[Column[RateRow]]:

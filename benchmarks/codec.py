@@ -9,6 +9,7 @@ python -m benchmarks.codec [--codec bounded:10 ...] [--simd scalar avx2] [--mega
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from dataclasses import dataclass
 
@@ -22,8 +23,9 @@ from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.threads import at_most
-from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
+from softnic.measure import timing
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementReport, Progress, figure, share
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -61,16 +63,16 @@ def measured(codec: codecs.Codec, simd: str, data: str, words: Floats, rounds: i
     out, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     used = codec.encode_into(words, out)
     body = out[:used].copy()
-    works: dict[str, measure.Work] = {
+    works: dict[str, timing.Work] = {
         "memcpy": lambda: np.copyto(back, words),
         "encode": lambda: codec.encode_into(words, out),
         "decode": lambda: codec.decode_into(body, back),
         "roundtrip": lambda: codec.roundtrip(words, back),
         "frames": lambda: encode_frames(codec, words, out),
     }
-    taken = measure.alternate(works, rounds, SLICE_S, measure.ONE_CORE)
-    rates = {kind: words.nbytes / measure.median(seconds) / 1e9 for kind, seconds in taken.items()}
-    shares = {kind: measure.ratio(taken["memcpy"], taken[kind]) for kind in KINDS}
+    taken = timing.alternate(works, rounds, SLICE_S, timing.ONE_CORE)
+    rates = {kind: words.nbytes / timing.median(seconds) / 1e9 for kind, seconds in taken.items()}
+    shares = {kind: timing.ratio(taken["memcpy"], taken[kind]) for kind in KINDS}
     return Row(str(codec), simd, data, words.nbytes / used, rates.pop("memcpy"), rates, shares)
 
 
@@ -96,15 +98,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 5)
 
 
-def measure_codecs(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Row]]:
+def measure_codecs(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Row]]:
     count = max(1, round(given.megabytes * 1e6 / 4))
     with at_most(1):
-        rows = [
-            measured(codec, simd, data, inputs.floats(data, count), given.rounds)
-            for data in given.data
-            for codec in given.codec
-            for simd in given.simd
-        ]
+        cases = itertools.product(given.data, given.codec, given.simd)
+        made = (measured(codec, simd, data, inputs.floats(data, count), given.rounds) for data, codec, simd in cases)
+        rows = as_measured(made, columns(), progress)
     settings = {"megabytes": given.megabytes, "rounds": given.rounds}
     title = "GB/s of float32 on one core, and share of memcpy in the same rounds"
     return [MeasurementReport("benchmarks.codec", title, columns(), rows, settings)]

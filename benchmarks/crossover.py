@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from benchmarks import harness
 from softnic.bench import allreduce
 from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links
-from softnic.units import text_bytes
+from softnic.measure.progress import inside
+from softnic.measure.report import Column, MeasurementReport, Progress, figure, links
+from softnic.units import medians_of, text_bytes
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def run(settings: CrossoverSettings, progress: Progress) -> MeasurementReport[Si
             algorithms=settings.algorithms,
             link=settings.link,
         )
-        found = allreduce.run(single, lambda what, text=text: progress(f"{text}: {what}")).rows  # type: ignore[misc]
+        found = allreduce.run(single, inside(progress, text)).rows
         rows += [
             SizeRow(
                 size,
@@ -71,7 +72,7 @@ def run(settings: CrossoverSettings, progress: Progress) -> MeasurementReport[Si
             for case in (EXACT, settings.codec)
         ]
     what = f"All-reduce at {settings.nodes} ranks, milliseconds by algorithm"
-    title = f"{what}; links: {links(settings.link)}; medians of {settings.rounds} calls"
+    title = f"{what}; links: {links(settings.link)}; {medians_of(settings.rounds, 'call')}"
     return MeasurementReport("crossover", title, _columns(settings), rows, asdict(settings))
 
 

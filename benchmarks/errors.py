@@ -17,7 +17,8 @@ import numpy.typing as npt
 from benchmarks import harness, schedules
 from benchmarks.schedules import EXACT, SAME_BITS, ReductionCases, allreduced
 from softnic.bench import inputs
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementReport, Progress, figure
 
 CASES = ReductionCases(
     (EXACT, "bounded:10", "inceptionn:10", "bfp:7", "truncate:16"), (2, 4, 8, 16, 32, 64), "gaussian:0.01"
@@ -39,14 +40,15 @@ def run(cases: ReductionCases, progress: Progress) -> MeasurementReport[ErrorRow
     """Raises ValueError for names that are none, MeasurementError where ranks end with different bits."""
     most = max(cases.ranks)
     words = inputs.floats(cases.data, cases.count * most).reshape(most, cases.count)
-    rows = []
+    rows: list[ErrorRow] = []
     for name in cases.codecs:
         for size in cases.ranks:
             progress(f"{name}, {size} ranks")
             exact = words[:size].sum(axis=0, dtype=np.float64)
             for algorithm in cases.algorithms:
                 error = allreduced(words[:size], algorithm, name) - exact
-                rows.append(ErrorRow(name, size, algorithm, float(np.abs(error).max()), _rms(error), _rms(exact)))
+                row = ErrorRow(name, size, algorithm, float(np.abs(error).max()), _rms(error), _rms(exact))
+                rows += as_measured([row], _columns(), progress)
     title = f"Errors of an all-reduce of {cases.count} floats a rank against the exact sum; {cases.data}"
     return ErrorReport("errors", title, _columns(), rows, asdict(cases), [SAME_BITS])
 

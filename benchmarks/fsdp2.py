@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import harness
-from softnic.cluster import Cluster
-from softnic.experiments.measure import median
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
+from softnic.cluster.cluster import Cluster
 from softnic.experiments.traffic import NicTraffic
+from softnic.measure.progress import Measured
+from softnic.measure.report import Column, MeasurementError, MeasurementReport, Progress, figure
+from softnic.measure.timing import median
 
 PROGRAM = Path(__file__).resolve().parent.parent / "docs" / "examples" / "fsdp2.py"
 RANKS = 4
@@ -70,8 +71,10 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     runs: dict[str, list[Run]] = {way: [] for way in given.way or WAYS}
     for number in range(given.rounds):
         for way, done in runs.items():
-            progress(f"{way}, round {number + 1} of {given.rounds}")
+            what = f"{way}, round {number + 1} of {given.rounds}"
+            progress(what)
             done.append(train(way, given.rate, given.steps))
+            progress(Measured(f"{what}: {done[-1].step_s * 1e3:.0f} ms a step, {done[-1].mb_per_step:.2f} MB"))
     first = next(iter(runs.values()))
     bytes_of, time_of = first[-1].mb_per_step, median([run.step_s for run in first])
     rows = []

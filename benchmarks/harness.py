@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from softnic.cluster.netns_lab.host import HostError
 from softnic.cluster.nic_process import ClusterError
-from softnic.commands import add_json, deliver_json, exit_on_signals
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
+from softnic.commands import add_json, check_writable, deliver_json, exit_on_signals, os_error_text
+from softnic.measure import kept
+from softnic.measure.progress import shown
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress
 
 Measure = Callable[[argparse.Namespace, Progress], Sequence[MeasurementReport[Any]]]
 """Measures with the options given and returns the tables."""
@@ -33,7 +34,8 @@ def main(
     about : str
         Its description for --help: the docstring of the module.
     measure : callable
-        Takes the options and a progress callback; returns the reports. Raises MeasurementError, ClusterError or
+        Takes the options and a progress callback, which it gives each row as soon as it is measured
+        (`softnic.measure.progress.as_measured`); returns the reports. Raises MeasurementError, ClusterError or
         HostError if a measurement cannot be made.
     add_options : callable
         Adds the options of the benchmark to the parser.
@@ -51,12 +53,15 @@ def main(
     add_json(parser)
     given = parser.parse_args()
     try:
-        with exit_on_signals(), Console(stderr=True).status("starting") as status:
-            reports = measure(given, lambda what: status.update(f"measuring {what}"))
-    except (MeasurementError, ClusterError, HostError) as error:
-        print(f"benchmarks.{name}: {error}", file=sys.stderr)
+        check_writable(given.json)
+        with exit_on_signals(), shown() as progress:
+            reports = measure(given, progress)
+    except (MeasurementError, ClusterError, HostError, OSError) as error:
+        text = os_error_text(error) if isinstance(error, OSError) else str(error)
+        print(f"benchmarks.{name}: {text}", file=sys.stderr)
         return 1
-    documents = [report.as_json() for report in reports]
+    made = {"softnic": kept.version(), "command": shlex.join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]])}
+    documents = [{**made, **report.as_json()} for report in reports]
     if deliver_json(given.json, documents[0] if len(documents) == 1 else documents):
         for report in reports:
             if given.markdown:
@@ -81,6 +86,10 @@ def require_namespaces() -> None:
 
 def set_rank_environment() -> None:
     """Give processes that are started later one thread each, the link of the star and this checkout."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0", "PYTHONPATH": python_path()}
+
+
+def python_path() -> str:
+    """Return the PYTHONPATH of processes that import modules of this checkout."""
     root = str(Path(__file__).resolve().parents[1])
-    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
-    os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
+    return os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])

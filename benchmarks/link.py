@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from benchmarks import harness
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.null import NullLink
 from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.packet.frames import Frames
 
 A, B = bytes.fromhex("02534e000001"), bytes.fromhex("02534e000002")
@@ -166,8 +167,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Result]]:
-    rows = [case() for case in cases(given.seconds)]
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Result]]:
+    rows = as_measured((case() for case in cases(given.seconds)), columns(Result), progress)
     return [
         MeasurementReport(
             "benchmarks.link", "Links, one end or two processes", columns(Result), rows, {"seconds": given.seconds}

@@ -22,10 +22,11 @@ from pathlib import Path
 
 from benchmarks import harness
 from softnic import socket
-from softnic.experiments.measure import median
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.ipc.client import Client
 from softnic.ipc.control import AddPeer
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
+from softnic.measure.timing import median
 
 ACCEPT = {"Accept": "application/openmetrics-text; version=1.0.0"}
 SETTLE_S = 3.0
@@ -59,11 +60,12 @@ def measured(
     given: argparse.Namespace, progress: Progress
 ) -> list[MeasurementReport[ScrapeRow] | MeasurementReport[TopRow]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-    scrapes = []
+    scrapes: list[ScrapeRow] = []
     for flows in given.flows or [10, 1000]:
         progress(f"scrapes with {flows} connections")
         with _nics(flows) as paths:
-            scrapes.append(_scrapes(paths[0], flows, given.scrapes, given.rounds))
+            scrape = _scrapes(paths[0], flows, given.scrapes, given.rounds)
+            scrapes += as_measured([scrape], columns(ScrapeRow), progress)
     progress("top")
     with _nics(given.top_flows) as paths:
         top = _top(paths, given.top_flows, given.seconds)

@@ -16,10 +16,11 @@ from typing import Any
 
 from benchmarks import harness
 from softnic.bench import inputs
-from softnic.experiments import measure
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.link.memory import MemoryNetwork
 from softnic.link.null import NullLink
+from softnic.measure import timing
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.nic.flows import DetachedFlow
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
@@ -78,7 +79,7 @@ def median_us(call: Callable[[], object], calls: int) -> float:
         for _ in range(calls):
             call()
 
-    return measure.median(measure.alternate({"": round_}, 7, 0, measure.ONE_CORE)[""]) / calls * 1e6
+    return timing.median(timing.alternate({"": round_}, 7, 0, timing.ONE_CORE)[""]) / calls * 1e6
 
 
 def connected_nics() -> tuple[Nic, Nic]:
@@ -87,6 +88,13 @@ def connected_nics() -> tuple[Nic, Nic]:
     a, b = Nic(wire, mac_of(A), A), Nic(wire, mac_of(B), B)
     b.lookup = {(A, 4000, 80): DetachedFlow(a.codecs)}.get
     return a, b
+
+
+def received(nic: Nic) -> list[Segment | bytes]:
+    """Receive what has arrived, run by run, without a turn."""
+    frames = nic.link.receive(0.0)
+    runs = 0 if frames is None else nic.rx.parse(frames)
+    return [item for index in range(runs) for item in nic.receive_run(index, loopback=False)]
 
 
 def segment_cost(codec: str | None, size: int) -> SegmentCost:
@@ -100,7 +108,7 @@ def segment_cost(codec: str | None, size: int) -> SegmentCost:
     calls = max(50, 2000 // (1 + size // 4096))
     transmit_us = median_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
     sent = a.transmit(segment, b.mac, 1000, 0.0)
-    receive_us = median_us(lambda: list(b.receive(0.0) or ()), calls)
+    receive_us = median_us(lambda: received(b), calls)
     return SegmentCost(codec or "-", size, sent.frames, sent.wire_bytes, transmit_us, receive_us)
 
 
@@ -136,9 +144,9 @@ def stream_rate(codec: str | None, mtu: int, total: int) -> StreamRate:
     connection = a.host.connect(B, 80, 0.0)
     connection.tag(PLAIN if codec is None else Tag(TOS, codec))
     stream = Stream(connection, listener, total)
-    before = measure.own_cpu_s()
+    before = timing.own_cpu_s()
     VirtualClock().run([stream, a, b], lambda: not stream.left_to_read)
-    used = max(measure.own_cpu_s() - before, measure.TICK_S)
+    used = max(timing.own_cpu_s() - before, timing.TICK_S)
     return StreamRate(codec or "-", mtu, total / used / 1e6, a.nic.counters.tx_frames)
 
 
@@ -146,10 +154,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Any]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Any]]:
     settings = {"megabytes": given.megabytes}
-    costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
-    rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
+    segments = (segment_cost(codec, size) for codec in CODECS for size in SIZES)
+    costs = as_measured(segments, columns(SegmentCost), progress)
+    streams = (stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000))
+    rates = as_measured(streams, columns(StreamRate), progress)
     return [
         MeasurementReport(
             "benchmarks.nic: segments", "One super-segment down and up the NIC", columns(SegmentCost), costs, settings

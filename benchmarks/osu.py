@@ -21,8 +21,10 @@ from benchmarks import harness
 from benchmarks.peers.namespaces import Nics, Star
 from benchmarks.peers.open_mpi import mpirun
 from softnic import mpi4py
-from softnic.experiments.measure import median, ratio
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.measure.timing import median, ratio
+from softnic.units import medians_of
 
 LIMIT_S = 300.0
 """Of one program."""
@@ -67,9 +69,12 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 clock = "import time; from mpi4py import MPI; MPI.Wtime = time.process_time; " if given.cpu else ""
                 program = f"{place}; {clock}from osu_{name} import osu_{name}; {call}"
                 for who in ("softnic", "Open MPI"):
-                    progress(f"osu_{name} on {who}, round {number + 1} of {given.rounds}")
+                    what = f"osu_{name} on {who}, round {number + 1} of {given.rounds}"
+                    progress(what)
                     output = _softnic(nics, program) if who == "softnic" else _open_mpi(star, nics, given, program)
-                    found.setdefault((name, who), []).append(_figures(output))
+                    figures = _figures(output)
+                    found.setdefault((name, who), []).append(figures)
+                    progress(Measured(f"{what}: {', '.join(f'{size} B {each:g}' for size, each in figures.items())}"))
     rows = []
     for name in given.programs:
         own, other = found[name, "softnic"], found[name, "Open MPI"]
@@ -77,7 +82,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
             pairs = [each[size] for each in own], [each[size] for each in other]
             rows.append(OsuRow(f"osu_{name}", size, UNITS[name], median(pairs[0]), median(pairs[1]), ratio(*pairs)))
     title = "mpi4py's demo/osu_*.py between two namespaces, packets of 1500 bytes, not shaped"
-    notes = [f"Medians of {given.rounds} rounds, by turns."]
+    notes = [f"{medians_of(given.rounds, 'round').capitalize()}, by turns."]
     if given.cpu:
         notes.append("In processor time of rank 0, which sends in osu_bw, without its NIC's.")
     settings = {"rounds": given.rounds, "cpu": given.cpu, "max_bytes": given.max_bytes, "processors": os.cpu_count()}

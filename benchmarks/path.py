@@ -27,8 +27,9 @@ from softnic.cluster.netns_lab.cable import bad_cable
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost, missing
 from softnic.cluster.nic_process import nic_command, node_ip, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
-from softnic.experiments import measure
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, share
+from softnic.measure import timing
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns, share
 from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"
@@ -80,20 +81,23 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     found: dict[tuple[str, str, str], list[Stream]] = {}
     for number in range(given.rounds):
         for loss, congestion, who in itertools.product(given.loss, given.congestion, (KERNEL, SOFTNIC)):
-            progress(f"{who}, {congestion}, {loss}, round {number + 1} of {given.rounds}")
+            what = f"{who}, {congestion}, {loss}, round {number + 1} of {given.rounds}"
+            progress(what)
             stream = _stream(who, congestion, loss, given, seed=number)
+            progress(Measured(f"{what}: {stream.bytes_per_s / 1e6:.1f} MB/s"))
             found.setdefault((loss, who, congestion), []).append(stream)
     link = units.rate_bps(given.rate) / 8
     rows = []
     for (loss, who, congestion), streams in found.items():
-        rate = measure.median([stream.bytes_per_s for stream in streams])
+        rate = timing.median([stream.bytes_per_s for stream in streams])
         full, missed = (
-            measure.median([stream.dropped[name] for stream in streams]) for name in ("dropped_full", "missed")
+            timing.median([stream.dropped[name] for stream in streams]) for name in ("dropped_full", "missed")
         )
         rows.append(Row(loss, who, congestion, rate / 1e6, rate / FRAME / link, full, missed))
     settings = {name: value for name, value in vars(given).items() if name not in ("json", "markdown")}
     queue = given.queue or "one round trip"
-    title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
+    title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}"
+    title += f"; {units.medians_of(given.rounds, 'round')}"
     return [
         MeasurementReport(
             "path", title, columns(Row), rows, settings, ["A stream is cut off after three minutes at most."]

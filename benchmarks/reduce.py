@@ -30,8 +30,9 @@ from softnic.codecs.combine import (
     narrow,
 )
 from softnic.codecs.threads import at_most, threads
-from softnic.experiments import measure
-from softnic.experiments.report import MeasurementReport, Progress, column, columns, share
+from softnic.measure import timing
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns, share
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
@@ -46,10 +47,10 @@ class Case:
     """A type, or the codec of float32."""
     size_bytes: int
     """Of the result."""
-    ours: measure.Work
+    ours: timing.Work
     beside: str
     """What `others` is."""
-    others: measure.Work
+    others: timing.Work
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def threaded(codec: codecs.Codec, size_bytes: int, number: int) -> Iterator[Case
     words = inputs.floats("gaussian:0.01", size_bytes // 4)
     room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     body = codec.encode(words)
-    works: dict[str, measure.Work] = {
+    works: dict[str, timing.Work] = {
         "encode": lambda: codec.encode_into(words, room),
         "decode": lambda: codec.decode_into(body, back),
         "round trip": lambda: codec.roundtrip(words, back),
@@ -152,7 +153,7 @@ def threaded_sum(size_bytes: int, number: int) -> Iterator[Case]:
     yield _by_threads("sum", "float32", left.nbytes, number, lambda: combine(ReduceOp.SUM, left, right, out))
 
 
-def _by_threads(name: str, elements: str, size_bytes: int, number: int, work: measure.Work) -> Case:
+def _by_threads(name: str, elements: str, size_bytes: int, number: int, work: timing.Work) -> Case:
     def several() -> None:
         with at_most(number):
             work()
@@ -170,16 +171,16 @@ def _pages(size_bytes: int, offset: int) -> npt.NDArray[np.uint8]:
 def run(case: Case, rounds: int) -> Row:
     source, copy = _pages(case.size_bytes, 0), _pages(case.size_bytes, 2048)
     with at_most(1):
-        taken = measure.alternate(
+        taken = timing.alternate(
             {"memcpy": lambda: np.copyto(copy, source), "ours": case.ours, "others": case.others}, rounds, SLICE_S
         )
     return Row(
         case.work,
         case.elements,
         case.size_bytes / 1e3,
-        case.size_bytes / measure.median(taken["ours"]) / 1e9,
-        measure.ratio(taken["memcpy"], taken["ours"]),
-        measure.ratio(taken["others"], taken["ours"]),
+        case.size_bytes / timing.median(taken["ours"]) / 1e9,
+        timing.ratio(taken["memcpy"], taken["ours"]),
+        timing.ratio(taken["others"], taken["ours"]),
         case.beside,
     )
 
@@ -201,9 +202,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 5)
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Row]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Row]]:
     large_bytes = round(given.megabytes * 1e6) // 64 * 64
-    rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
+    made = (run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads))
+    rows = as_measured(made, columns(Row), progress)
     title = f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds"
     settings = {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds}
     return [MeasurementReport("benchmarks.reduce", title, columns(Row), rows, settings)]

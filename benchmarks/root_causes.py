@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from softnic.cluster import Cluster
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.cluster.cluster import Cluster
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
 
 NODES = 4
 RATE = "400mbit"
@@ -127,7 +128,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[CauseRow]]:
-    rows = []
+    rows: list[CauseRow] = []
     for kind in given.kind or KINDS:
         answers, seconds = [], []
         for seed in range(given.seed, given.seed + given.faults):
@@ -139,7 +140,8 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 continue
             answers.append(f"seed {seed}: {found.get('kind', 'nothing')}, rank {found.get('rank', '-')}")
         named = given.faults - len(answers)
-        rows.append(CauseRow(kind, named, given.faults, max(seconds), "; ".join(answers)))
+        row = CauseRow(kind, named, given.faults, max(seconds), "; ".join(answers))
+        rows += as_measured([row], columns(CauseRow), progress)
     settings = {"seed": given.seed, "faults": given.faults, "nodes": NODES, "rate": RATE}
     return [MeasurementReport("root-causes", "Injected faults", columns(CauseRow), rows, settings)]
 

@@ -21,11 +21,12 @@ import numpy.typing as npt
 
 from benchmarks import harness
 from softnic import codecs
-from softnic.commands import count
+from softnic.arguments import count
 from softnic.experiments import torch_models
 from softnic.experiments.data import Floats, batches_of_rank
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
 from softnic.experiments.torch_replica import TorchReplica
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementError, MeasurementReport, Progress, figure
 
 BLOCK = 128
 RANKS, BATCH, RATE, MOMENTUM = 4, 25, 0.01, 0.9
@@ -182,7 +183,8 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     settings = RoundingSettings(
         tuple(given.method or default.methods), given.steps, tuple(given.seed or default.seeds), given.data
     )
-    rows = [measured_row(method, settings, progress) for method in settings.methods]
+    made = (measured_row(method, settings, progress) for method in settings.methods)
+    rows = as_measured(made, columns(), progress)
     title = f"Roundings of gradients, {RANKS} ranks of {BATCH} samples, {settings.steps} steps"
     return [MeasurementReport("rounding", title, columns(), rows, asdict(settings))]
 

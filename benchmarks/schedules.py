@@ -16,7 +16,7 @@ from softnic.codecs import Codec
 from softnic.collectives.operations import SUM, ArrayOp
 from softnic.collectives.schedule import ALGORITHMS, SendBlock, blocks, plan
 from softnic.experiments.data import Floats
-from softnic.experiments.report import MeasurementError
+from softnic.measure.report import MeasurementError
 
 EXACT = "exact"
 """In the place of a codec: float32 sums, whose error is that of rounding to float32."""
@@ -48,7 +48,10 @@ def execute(
                     wires[rank, step.peer].append(block.copy() if codec is None else codec.roundtrip(block))
                     continue
                 come = wires[step.peer, rank].popleft()
-                block[:] = op.arrays(come, block) if step.combine else come
+                if step.combine:
+                    op.combine(come, block, block)
+                else:
+                    block[:] = come
                 if step.last:
                     op.finish(block, size)
                     if codec is not None and collective != "reduce_scatter":

@@ -17,8 +17,10 @@ from pathlib import Path
 
 from benchmarks import harness
 from benchmarks.small_rank import BACKENDS
-from softnic.experiments.measure import median, ratio
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.measure.timing import median, ratio
+from softnic.units import counted, medians_of
 
 LIMIT_S = 600.0
 """Of the whole measurement."""
@@ -45,10 +47,11 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     rounds = _under_torchrun(given)
     taken = {backend: [figures[backend] for figures in rounds] for backend in BACKENDS}
     gloo = taken[BACKENDS[0]]
-    rows = [SmallRow(backend, median(own) * 1e6, ratio(own, gloo)) for backend, own in taken.items()]
+    made = [SmallRow(backend, median(own) * 1e6, ratio(own, gloo)) for backend, own in taken.items()]
+    rows = as_measured(made, columns(SmallRow), progress)
     settings = {name: getattr(given, name) for name in ("ranks", "bytes", "calls", "rounds")}
     title = f"all_reduce of {given.bytes} bytes, {given.ranks} ranks of torchrun on this host"
-    notes = [f"Medians of {given.rounds} rounds of {given.calls} calls; backends by turns in the same processes."]
+    notes = [f"{medians_of(given.rounds, 'round').capitalize()} of {counted(given.calls, 'call')}; backends by turns."]
     return [MeasurementReport("small", title, columns(SmallRow), rows, settings, notes)]
 
 

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 
 from benchmarks import harness
 from softnic.bench.stream import FLOODER, StreamRoute, one_stream
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.measure import cpu_s, median, ratio
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.measure.child_process import ChildProcess
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
+from softnic.measure.timing import cpu_s, median, ratio
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
@@ -57,12 +58,14 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
         before = _dropped(cluster)
         for number in range(given.rounds):
             for name, target in targets.items():
-                progress(f"{name}, round {number + 1} of {given.rounds}")
+                what = f"{name}, round {number + 1} of {given.rounds}"
+                progress(what)
                 with _flood(cluster, target, given.datagram, given.gso):
                     used = cpu_s(daemons)
                     found = one_stream(cluster.spawn, given.megabytes * 10**6, "gaussian:0.01", StreamRoute(node_ip(1)))
                     busy.setdefault(name, []).append((cpu_s(daemons) - used) / found.size * 1e9)
                 rates.setdefault(name, []).append(found.mb_per_s)
+                progress(Measured(f"{what}: {found.mb_per_s:.0f} MB/s"))
         dropped = ", ".join(f"{name} {count - before[name]}" for name, count in _dropped(cluster).items())
     rows = [
         FloodRow(name, median(own), ratio(own, rates[ALONE]), ratio(own, rates[ELSEWHERE]), median(busy[name]))

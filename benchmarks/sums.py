@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -23,7 +23,8 @@ from benchmarks.schedules import SAME_BITS, ReductionCases, allreduced
 from softnic import codecs
 from softnic.collectives.schedule import choose
 from softnic.experiments.data import Floats
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementReport, Progress, figure
 
 DISTRIBUTIONS: dict[str, Callable[[np.random.Generator, int], npt.NDArray[np.float64]]] = {
     "gaussian": lambda rng, count: rng.standard_normal(count),
@@ -74,22 +75,20 @@ def run(cases: SumCases, progress: Progress) -> MeasurementReport[SumRow]:
             for data in cases.data:
                 values = DISTRIBUTIONS[data](np.random.default_rng(cases.seed), cases.count * size) * SIGMA
                 words = values.astype(np.float32).reshape(size, cases.count)
-                rows += measured_rows(words, name, data, cases.algorithms)
+                rows += as_measured(measured_rows(words, name, data, cases.algorithms), _columns(), progress)
     title = f"Error of an all-reduce of {cases.count} floats a rank, in errors of one encoding"
     return SumReport("sums", title, _columns(), rows, asdict(cases), [SAME_BITS])
 
 
-def measured_rows(words: Floats, name: str, data: str, algorithms: tuple[str, ...]) -> list[SumRow]:
+def measured_rows(words: Floats, name: str, data: str, algorithms: tuple[str, ...]) -> Iterator[SumRow]:
     """Sum the rows of `words` with every algorithm. Raises MeasurementError."""
     codec, size = codecs.get(name), len(words)
     exact = words.sum(axis=0, dtype=np.float64)
     of_one = _error(np.stack([codec.roundtrip(each) for each in words]), words)
     chosen = {choose("allreduce", nbytes, size, name) for nbytes in SIZES}
-    rows = []
     for algorithm in algorithms:
         of_sum = _error(allreduced(words, algorithm, name), exact)
-        rows.append(SumRow(name, size, data, algorithm, of_one, of_sum, algorithm in chosen))
-    return rows
+        yield SumRow(name, size, data, algorithm, of_one, of_sum, algorithm in chosen)
 
 
 def _error(values: Floats, exact: npt.NDArray[np.floating]) -> float:

@@ -24,8 +24,9 @@ from typing import Any
 from benchmarks import harness
 from softnic.cluster.kernel import KernelCluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments.measure import cpu_s
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
+from softnic.measure.timing import cpu_s
 from softnic.packet.ethernet import mac_of
 from softnic.packet.ipv4 import address
 from softnic.tapnic import namespaces
@@ -125,19 +126,23 @@ def copy_loop(mtu: int) -> Iterator[tuple[Within, list[int]]]:
         yield lambda node, argv: namespaces.program("enter", str(pids[node]), *argv), [loop.pid]
 
 
-def measure(seconds: float, rounds: int, mtu: int, codec: str, congestion: str) -> list[Result]:
+def measure(given: argparse.Namespace, progress: Progress) -> list[Result]:
+    mtu, codec = given.mtu, given.codec
     with copy_loop(mtu) as (beside, loop), KernelCluster(nodes=2, mtu=mtu, codec=codec) as cluster:
         nics = [nic.pid for nic in cluster.nics]
-        sent = partial(stream, seconds=seconds, congestion=congestion)
+        sent = partial(stream, seconds=given.seconds, congestion=given.congestion)
         cases: dict[str, Callable[[], tuple[float, float]]] = {
             "copy loop between two TAP devices": partial(sent, beside, loop, 0),
             "NICs, untagged": partial(sent, cluster.within, nics, 0),
             f"NICs, tagged {codec}": partial(sent, cluster.within, nics, 0x28),
         }
         taken: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
-        for _ in range(rounds):
+        for number in range(given.rounds):
             for case, work in cases.items():
+                what = f"{case}, round {number + 1} of {given.rounds}"
+                progress(what)
                 taken[case].append(work())
+                progress(Measured(f"{what}: {taken[case][-1][0]:.2f} Gbit/s"))
     limits = [gbit for gbit, _ in taken["copy loop between two TAP devices"]]
     return [
         Result(
@@ -160,8 +165,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--congestion", default="cubic", help="control, by the kernel's name for it (cubic)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Result]]:
-    rows = measure(given.seconds, given.rounds, given.mtu, given.codec, given.congestion)
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Result]]:
+    rows = measure(given, progress)
     settings = {name: getattr(given, name) for name in ("seconds", "rounds", "mtu", "congestion")}
     title = f"One stream of the kernel's TCP ({given.congestion}), MTU {given.mtu}"
     notes = ["Gbit/s of application bytes; applications, NICs (or the loop) and kernels share the cores."]

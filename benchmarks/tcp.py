@@ -24,7 +24,8 @@ import numpy.typing as npt
 
 from benchmarks import harness
 from softnic._native import ffi
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection
@@ -130,19 +131,6 @@ def _arriving(sent: Segment | Output) -> Segment:
     return replace(segment, payload=segment.payload[:taken], frames=frames, flow=None)
 
 
-def _run_of(segment: Segment) -> Any:
-    """The `sn_run` that the NIC's parser makes of a segment's frames."""
-    run = ffi.new("sn_run *")
-    run.seq, run.ack, run.window, run.flags, run.count = (
-        *(segment.seq, segment.ack, segment.window, segment.flags, segment.frames),
-    )
-    if segment.timestamps is not None:
-        run.has_timestamps = 1
-        run.ts_value, run.ts_echo = segment.timestamps
-    run.sack_blocks = len(segment.sacks)
-    return run
-
-
 class Run:
     """A connection from A to B and what is said over it."""
 
@@ -188,12 +176,10 @@ class Run:
             if isinstance(item, bytes):
                 host.receive_frame(item, now)
                 continue
-            kind, run = "take_data" if item.payload else "take_ack", _run_of(item)
+            kind = "take_data" if item.payload else "take_ack"
             began = perf_counter()
-            flow = host.tcp.lookup((item.src, item.sport, item.dport))
-            item.flow = flow  # as the NIC passes it on
-            if flow is None or not host.tcp.receive_run(flow, run, item.payload, now):
-                host.receive_segment(item, now)
+            item.flow = host.tcp.lookup((item.src, item.sport, item.dport))  # as the NIC passes it on
+            host.receive_segment(item, now)
             self._spend(kind, began)
         began = perf_counter()
         host.advance(now)
@@ -272,9 +258,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="number of rounds; the quickest counts (15)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Cost]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Cost]]:
     turns, rounds = given.turns, range(given.rounds)
-    costs = [cost(pattern, turns, [spent(pattern, turns) for _ in rounds]) for pattern in PATTERNS]
+    measured_costs = (cost(pattern, turns, [spent(pattern, turns) for _ in rounds]) for pattern in PATTERNS)
+    costs = as_measured(measured_costs, columns(Cost), progress)
     settings = {"turns": given.turns, "rounds": given.rounds}
     return [MeasurementReport("benchmarks.tcp", "TCP alone, two ends in one process", columns(Cost), costs, settings)]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -20,10 +21,11 @@ from softnic import codecs
 from softnic.experiments import torch_models
 from softnic.experiments.compare.plan import SHORT, Training
 from softnic.experiments.data import Floats, batches_of_rank
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
 from softnic.experiments.strategies import BulkAllreduce
 from softnic.experiments.torch_replica import TorchReplica
 from softnic.experiments.trainer import TrainingLoop
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementError, MeasurementReport, Progress, figure
 
 GRADIENTS = "gradients"
 WEIGHTS = "weights"
@@ -88,21 +90,19 @@ def error_of(codec: codecs.Codec, given: Floats) -> float:
     return float(((codec.roundtrip(given) - exact) ** 2).sum() / (exact**2).sum())
 
 
-def rows_of(model: str, kept: Kept, names: tuple[str, ...]) -> list[TrainingDataRow]:
-    rows = []
+def rows_of(model: str, kept: Kept, names: tuple[str, ...]) -> Iterator[TrainingDataRow]:
     for name in names:
         codec = codecs.get(name)
         before = sum(gradient.nbytes for gradient in kept.gradients)
         after = sum(len(codec.encode(gradient)) for gradient in kept.gradients)
         errors = [error_of(codec, gradient) for gradient in kept.gradients]
-        rows.append(TrainingDataRow(model, GRADIENTS, name, before / after, float(np.mean(errors))))
+        yield TrainingDataRow(model, GRADIENTS, name, before / after, float(np.mean(errors)))
     for data, name in LOSSLESS.items():
         given = bfloat16(kept.weights) if data == BFLOAT16 else kept.weights
         body = codecs.get(name).encode(given)
         if codecs.get(name).decode(body, given.size).tobytes() != given.tobytes():
             raise MeasurementError(f"{name} did not keep every bit of the {data} of {model}; this is a bug")
-        rows.append(TrainingDataRow(model, data, name, given.nbytes / len(body), 0.0))
-    return rows
+        yield TrainingDataRow(model, data, name, given.nbytes / len(body), 0.0)
 
 
 def columns() -> list[Column[TrainingDataRow]]:
@@ -128,12 +128,12 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     settings = TrainingDataSettings(
         tuple(given.model or default.models), tuple(map(str, given.codec or default.codecs)), given.steps
     )
-    rows = []
+    rows: list[TrainingDataRow] = []
     for model in settings.models:
         plan = SHORT[model]
         steps = max(LOOKS, settings.steps or plan.steps)
         progress(f"{model}, {steps} steps")
-        rows += rows_of(model, train(model, plan, steps), settings.codecs)
+        rows += as_measured(rows_of(model, train(model, plan, steps), settings.codecs), columns(), progress)
     return [MeasurementReport("training_data", "Codecs on data of trainings", columns(), rows, asdict(settings))]
 
 

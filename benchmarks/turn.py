@@ -33,17 +33,18 @@ import numpy as np
 
 from benchmarks import harness
 from softnic._native import ffi, lib
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.ipc import work_queue
 from softnic.ipc.work_queue import WorkRequest
 from softnic.link.udp import VxlanLink
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.tcp.connection import Connection
 from softnic.tcp.flow import NEVER
 from softnicd.config import Config
 from softnicd.daemon import Daemon
-from softnicd.fast_turn import FastTurn
 from softnicd.selector import Selector
 from softnicd.streams import Stream
+from softnicd.turn import NicTurn
 
 IPS = ("10.77.0.1", "10.77.0.2")
 PORT, TURN_S, WARM_UP = 7000, 50e-6, 200
@@ -146,10 +147,8 @@ class Pair:
         self.daemons[rank].streams.join(theirs.detach(), rank, streams)
         return ours
 
-    def fast(self, index: int) -> FastTurn:
-        fast = self.daemons[index].fast_turn
-        assert fast is not None
-        return fast
+    def of(self, index: int) -> NicTurn:
+        return self.daemons[index].turn_in_c
 
     def post(self, number: int, codec: str, nbytes: int, staged: bool) -> None:
         """Have the second rank receive a block from the first one; `staged`: `release` says when."""
@@ -172,16 +171,17 @@ class Pair:
     def release(self) -> None:
         """Hand what the first rank sends to its stream, as far as it takes that."""
         stream = self.data[0]
-        steps, connection = stream.c.steps, stream.connection
+        connection = stream.connection
         assert connection is not None
+        steps = connection.steps
         if steps.outgoing == ffi.NULL:
             return
         source = steps.outgoing.source
         if source.kind == lib.SN_STEP_ROUND:
             source = source.before
         source.ready = source.size
-        if lib.sn_step_queue_send(steps) & lib.SN_QUEUE_WAKE and not connection.queued:
-            lib.sn_turn_wake(self.fast(0).c, stream.c)
+        if lib.sn_step_queue_send(steps) & lib.SN_QUEUE_WAKE:
+            connection.tcp.wake(connection)
 
 
 class Times:
@@ -196,24 +196,13 @@ class Times:
         """Begin a turn of one end."""
         if self._before is not None:
             self._before()
-        self.call("call", lib.sn_turn_next_timer, turn)
+        self.call("call", lib.sn_schedule_next, turn.schedule)
 
     def call(self, kind: str, function: Callable[..., Any], *args: Any) -> Any:
         began = perf_counter()
         result = function(*args)
         self.spent[kind].append(perf_counter() - began)
         return result
-
-
-def take(turn: Any, now: float) -> int:
-    """Parse a batch of frames, and process its runs. Returns how many there were."""
-    rx = turn.rx
-    found: int = lib.sn_parse(
-        *(rx.data, rx.size, rx.offsets, rx.lengths, rx.found.frames, turn.mac, turn.offloads, rx.payloads, rx.runs)
-    )
-    if lib.sn_turn_take_runs(turn, 0, found, now) != found:
-        raise RuntimeError("a segment did not take the fast path")
-    return found
 
 
 def carry(sender: Any, receiver: Any) -> None:
@@ -224,26 +213,26 @@ def carry(sender: Any, receiver: Any) -> None:
     ffi.memmove(rx.data, tx.data, end)
     ffi.memmove(rx.offsets, tx.offsets, 4 * count)
     ffi.memmove(rx.lengths, tx.lengths, 4 * count)
-    rx.found.frames = count
+    batch = receiver.batch
+    batch.data, batch.size, batch.is_looped = rx.data, rx.size, False
+    batch.offsets, batch.lengths = rx.offsets, rx.lengths
 
 
 def turn(pair: Pair, index: int, space: int, times: Times) -> None:
     """Take the turn of one end: it takes what the other end has sent, and sends up to `space` bytes of frames."""
-    ours, theirs = pair.fast(index).c, pair.fast(1 - index).c
+    ours, theirs = pair.of(index).c, pair.of(1 - index).c
     sends, takes = ("send_ack", "take_data") if index else ("send_data", "take_ack")
     now = pair.daemons[index].time
     times.begin(ours)
     if theirs.tx.result.frames:
         carry(theirs, ours)
-        times.call(takes, take, ours, now)
+        times.call(takes, lib.sn_turn_take_batch, ours, theirs.tx.result.frames, now)
         theirs.tx.result.frames = 0
-    if ours.ready.first == ffi.NULL:
+    if not ours.schedule.ready.first:
         return
-    reasons = times.call(sends, lib.sn_turn_output, ours, space, now)
-    if not reasons & lib.SN_TURN_CUT:
+    times.call(sends, lib.sn_turn_serve, ours, ffi.addressof(ours.schedule[0], "ready"), space, now)
+    if not ours.tx.result.frames:
         times.spent[sends].pop()
-        if reasons:
-            raise RuntimeError(f"the turn needs Python: {reasons}")
     elif not index:
         times.sizes.append((ours.tx.result.consumed, ours.tx.result.frames))
 
@@ -267,8 +256,8 @@ def measure(codec: str, frames: int, segments: int, before: Callable[[], object]
         for index, stream in enumerate(pair.data):
             assert stream.connection is not None
             stream.connection.receive_tuning.round_ends = NEVER  # Python makes buffers grow
-            pair.fast(index).c.cuts_only = True
-            pair.fast(index).c.tx.result.frames = 0
+            pair.of(index).c.wire = -1  # frames stay where they were cut
+            pair.of(index).c.tx.result.frames = 0
         for _ in range(WARM_UP):
             round_trip(pair, frames, Times(None))
         times = Times(before)
@@ -334,7 +323,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     for codec in CODECS:
         for frames in SIZES:
             progress(f"{codec or 'untagged'}, {frames} frames")
-            results += rows(codec, frames, given)
+            results += as_measured(rows(codec, frames, given), columns(SegmentRow), progress)
     settings = {"segments": given.segments, "rounds": given.rounds}
     return [
         MeasurementReport(

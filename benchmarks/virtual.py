@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks import harness
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.model import programs
 from softnic.sim.cluster import SimCluster
 from softnic.sim.spec import ClusterSpec
@@ -57,10 +59,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[VirtualRow]]:
-    rows = []
-    for algorithm in given.algorithm:
-        progress(algorithm)
-        rows.append(one(given.nodes, algorithm, given.codec, given.gbit * 1e9, given.kib << 10))
+    def simulated() -> Iterator[VirtualRow]:
+        for algorithm in given.algorithm:
+            progress(algorithm)
+            yield one(given.nodes, algorithm, given.codec, given.gbit * 1e9, given.kib << 10)
+
+    rows = as_measured(simulated(), columns(VirtualRow), progress)
     title = f"All-reduce of {given.kib} KiB by {given.nodes} NICs in virtual time, {given.gbit:g} Gbit/s"
     settings = {name: getattr(given, name) for name in ("nodes", "codec", "gbit", "kib")}
     return [MeasurementReport("virtual", title, columns(VirtualRow), rows, settings)]

@@ -1,32 +1,68 @@
-"""Builds native/ into softnic._native with cffi in API mode, and softnic._flow, driven by pyproject.toml.
+"""Builds native/ into softnic._native with cffi in API mode, driven by pyproject.toml.
 
 The headers named in PUBLIC are both the C interface and cffi's declarations, so the two cannot disagree. They contain
 plain declarations only; text between `/* C only */` and `/* all */` is for the compiler and removed for cffi.
 
-softnic._flow shows the fields of flow.h as attributes; its tables are written from the structs between `/* FIELDS` and
-`/* END OF FIELDS */` of the headers named in FLOW. Functions between `/* METHODS` and `/* END OF METHODS */` become
-methods of the classes: a call takes half of the time of one through cffi.
+The library has a second module, softnic._fields, which shows the fields of flow.h as attributes. Its tables are written
+from the structs between `/* FIELDS` and `/* END OF FIELDS */` of the headers named in FLOW. Functions between
+`/* METHODS` and `/* END OF METHODS */` become methods of the classes: a call takes half the time of one through cffi.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from sysconfig import get_platform
+from typing import Any
 
 from cffi import FFI
 from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 NATIVE = Path(__file__).resolve().parent
+FOLDERS = {
+    "softnic._native": ("codecs", "tcp", "nic", "collectives", "watchdog"),
+    "softnic._preload": ("preload",),
+}
+"""Where the sources of each extension are."""
 PUBLIC = (
-    *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
-    *("frames.h", "packets.h", "tap.h", "batch_io.h", "emulated_link.h"),
-    *("aead.h", "epoll.h", "stall_watchdog.h"),
-    *("scoreboard.h", "send_buffer.h", "fast_path.h", "port.h", "flow_totals.h", "engine.h", "turn.h"),
+    *("codecs/codecs.h", "codecs/reduce.h", "codecs/combine.h", "codecs/parallel.h", "codecs/feedback.h"),
+    *("nic/frames.h", "nic/packets.h", "nic/tap.h", "nic/batch_io.h"),
+    *("nic/pcg64.h", "nic/emulated_chance.h", "nic/emulated_link.h"),
+    *("nic/aead.h", "nic/secure_channel.h", "nic/epoll.h", "watchdog/watchdog.h"),
+    *("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/receive_buffer.h", "tcp/fast_path.h", "tcp/schedule.h"),
+    *("nic/port.h", "tcp/flow_totals.h"),
+    *("nic/capture_ring.h", "nic/capture.h", "collectives/engine.h", "nic/turn.h"),
 )
 
-FLOW = ("scoreboard.h", "send_buffer.h", "flow.h", "port.h")
-METHODS = ("scoreboard.h", "send_buffer.h", "flow_steps.h")
+CALLBACKS = """
+extern "Python" {
+    uint32_t sn_python_receive(void *owner, bool has_batch, double now);
+    void sn_python_run(void *owner, uint32_t index, double now);
+    void sn_python_expire(void *owner, sn_flow *flow, double now);
+    void sn_python_notify(void *owner, sn_flow *flow, uint32_t what);
+    void sn_python_prepare(void *owner, sn_flow *flow, double now);
+    int64_t sn_python_output(void *owner, sn_ready_ring *ring, int64_t space, double now);
+    void sn_python_send(void *owner, uint32_t first, double now);
+    void sn_python_loop(void *owner, uint32_t first);
+    void sn_python_release(void *owner, double now);
+    int64_t sn_python_space(void *owner, double now);
+    void sn_python_examine(void *owner, double now);
+    void sn_python_advance_link(void *owner, double now);
+    void sn_python_advance_requests(void *owner, double now);
+    void sn_python_attend(void *owner, double now);
+    void sn_python_report(void *owner, double now);
+}
+"""
+"""The control plane of a turn (nic/turn.h, `sn_control`) in Python: softnic/nic/turn.py."""
+
+FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow.h", "nic/port.h")
+METHODS = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow_steps.h")
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
 
@@ -105,7 +141,7 @@ static PyType_Slot {part}_slots[] = {{
     {{Py_tp_getset, {part}_fields}}, {{0, NULL}},
 }};
 static PyType_Spec {part}_spec = {{
-    "softnic._flow.{name}Fields", sizeof(View), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, {part}_slots,
+    "softnic._fields.{name}Fields", sizeof(View), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, {part}_slots,
 }};
 """
 
@@ -119,7 +155,7 @@ def declarations() -> str:
 def write_bindings(path: Path) -> None:
     """Write the C source of the Python module."""
     ffi = FFI()
-    ffi.cdef(declarations())
+    ffi.cdef(declarations() + CALLBACKS)
     ffi.set_source("softnic._native", "".join(f'#include "{name}"\n' for name in PUBLIC))
     path.parent.mkdir(parents=True, exist_ok=True)
     ffi.emit_c_code(str(path))
@@ -145,7 +181,7 @@ def _method(result: str, name: str, parameters: str) -> str:
 
 
 def flow_fields() -> str:
-    """Return the C of the classes of softnic._flow, for views.c."""
+    """Return the C of the classes of softnic._fields, for views.c."""
     blocks = [block for name in FLOW for block in _FIELDS.findall((NATIVE / name).read_text())]
     parts = {part: body for block in blocks for body, part in _STRUCT.findall(block)}
     prototypes = [
@@ -177,18 +213,81 @@ def flow_fields() -> str:
     return "".join(texts) + f"\nstatic const part_type parts[] = {{\n{table}\n}};\n"
 
 
+def _write_if_changed(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def _is_current(made: Path, command: str) -> bool:
+    """Return whether an object file was made by this command of the sources as they are now.
+
+    Beside an object file are its command and the list of its headers, which the compiler wrote (-MMD).
+    """
+    headers, by = made.with_suffix(".d"), made.with_suffix(".command")
+    if not (made.exists() and headers.exists() and by.exists() and by.read_text() == command):
+        return False
+    sources = map(Path, headers.read_text().replace("\\\n", " ").partition(":")[2].split())
+    return all(source.exists() and source.stat().st_mtime <= made.stat().st_mtime for source in sources)
+
+
 class BuildNative(build_ext):
-    """A build_ext that writes the bindings of softnic._native, and the fields of softnic._flow, before it compiles."""
+    """A build_ext that writes the bindings of softnic._native, and softnic._fields's tables, before it compiles.
+
+    It compiles on all cores, and what has changed only: editable installs, too, keep their object files in build/. What
+    it makes has no debugging symbols unless CFLAGS has -g, and no path of the machine it was built on.
+    """
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        headers = [str(path) for path in sorted(Path("native").rglob("*.h"))]
+        for extension in self.extensions:
+            folders = [Path("native", name) for name in FOLDERS[extension.name]]
+            extension.sources = [str(path) for folder in folders for path in sorted(folder.glob("*.c"))]
+            extension.depends = ["native/build_native.py", *headers]
+            extension.include_dirs = ["native"]
+        if self.editable_mode:  # setuptools would use a new temporary directory each time
+            self.build_temp = str(Path("build", f"temp.{get_platform()}-{sys.implementation.cache_tag}"))
+
+    def build_extensions(self) -> None:
+        compiler: Any = self.compiler
+        linker = [each for each in compiler.linker_so if not each.startswith("-Wl,-rpath")]
+        wants_symbols = "-g" in os.environ.get("CFLAGS", "").split()
+        compiler.linker_so = linker if wants_symbols else [*linker, "-Wl,-s"]
+        compiler.compile = self._compile_changed
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
-        if ext.name == "softnic._flow":
-            temporary = Path(self.build_temp)
-            temporary.mkdir(parents=True, exist_ok=True)
-            (temporary / "flow_fields.h").write_text(flow_fields())
-            ext.include_dirs = [*ext.include_dirs, str(NATIVE), str(temporary)]
-        if ext.name == "softnic._native":
-            generated = Path(self.build_temp) / "_native.c"
-            write_bindings(generated)
-            ext.sources = [*ext.sources, str(generated)]
-            ext.include_dirs = [*ext.include_dirs, str(NATIVE)]
-        super().build_extension(ext)
+        whole, self.build_temp = self.build_temp, str(Path(self.build_temp, ext.name))  # flags differ: objects do, too
+        try:
+            generated = Path(self.build_temp)
+            if ext.name == "softnic._native":
+                write_bindings(generated / "_native.c")
+                _write_if_changed(generated / "flow_fields.h", flow_fields())
+                ext.sources = [*ext.sources, str(generated / "_native.c")]
+                ext.include_dirs = [*ext.include_dirs, str(generated)]
+            super().build_extension(ext)
+        finally:
+            self.build_temp = whole
+
+    def _compile_changed(
+        self, sources: Sequence[str], output_dir: str, extra_postargs: Sequence[str] | None = None, **options: Any
+    ) -> list[str]:
+        """Do as the compile of the compiler's class, which compiles everything, one after the other."""
+        compiler: Any = self.compiler
+        _, objects, extra, defined, build = compiler._setup_compile(
+            output_dir, options["macros"], options["include_dirs"], sources, options["depends"], extra_postargs
+        )
+        arguments = compiler._get_cc_args(defined, options["debug"], None)
+        compile_one: Callable[..., None] = compiler._compile
+
+        def compile_if_changed(made: str) -> None:
+            source, ending = build[made]
+            command = json.dumps([*compiler.compiler_so, *arguments, source, *extra])
+            if not _is_current(Path(made), command):
+                compile_one(made, source, ending, ["-MMD", *arguments], extra, defined)
+                Path(made).with_suffix(".command").write_text(command)
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as workers:
+            list(workers.map(compile_if_changed, objects))
+        return list(objects)

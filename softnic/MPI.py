@@ -2,7 +2,7 @@
 
     comm = MPI.COMM_WORLD
     comm.Allreduce(MPI.IN_PLACE, gradient)                              # exact
-    comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="bounded:10")     # compressed by the NICs on the way
+    comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="rht:4")          # compressed by the NICs on the way
     request = comm.Iallreduce_comp(MPI.IN_PLACE, gradient)              # executed by the NICs; request.Wait()
 
 Importing has no side effects. The first use of the rank or number of ranks, or the first call, reads the environment
@@ -15,34 +15,31 @@ import atexit
 import os
 from typing import Any
 
-from softnic.comm import bsend, constants, type_constants
-from softnic.comm.added_errors import add_class as Add_error_class
-from softnic.comm.added_errors import add_code as Add_error_code
-from softnic.comm.added_errors import add_string as Add_error_string
-from softnic.comm.added_errors import remove_class as Remove_error_class
-from softnic.comm.added_errors import remove_code as Remove_error_code
-from softnic.comm.added_errors import remove_string as Remove_error_string
+from softnic.comm import error_classes
 from softnic.comm.bootstrap.discovery import discover
 from softnic.comm.bootstrap.launch import NOWHERE, Launch, from_environment
-from softnic.comm.bsend import BUFFER_AUTOMATIC
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import (
-    Cartcomm,
-    Comm,
-    Communicator,
-    Distgraphcomm,
-    Graphcomm,
-    Intercomm,
-    Topocomm,
-)
-from softnic.comm.constants import *  # noqa: F403
-from softnic.comm.contexts import (  # mpi4py's modules name them
+from softnic.comm.error_classes import *  # noqa: F403
+from softnic.comm.error_codes import error_class as Get_error_class
+from softnic.comm.error_codes import error_string as Get_error_string
+from softnic.comm.errors import ArgumentError
+from softnic.comm.errors import CommError as Exception
+from softnic.mpi import constants, type_constants
+from softnic.mpi.added_errors import add_class as Add_error_class
+from softnic.mpi.added_errors import add_code as Add_error_code
+from softnic.mpi.added_errors import add_string as Add_error_string
+from softnic.mpi.added_errors import remove_class as Remove_error_class
+from softnic.mpi.added_errors import remove_code as Remove_error_code
+from softnic.mpi.added_errors import remove_string as Remove_error_string
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Cartcomm, Comm, Communicator, Distgraphcomm, Graphcomm, Intercomm, Topocomm
+from softnic.mpi.constants import *  # noqa: F403
+from softnic.mpi.contexts import (  # mpi4py's modules name them
     _comm_lock,  # noqa: F401
     _comm_lock_table,  # noqa: F401
     _commctx_inter,  # noqa: F401
     _commctx_intra,  # noqa: F401
 )
-from softnic.comm.environment import (
+from softnic.mpi.environment import (
     LIFETIME,
     Get_abi_fortran_info,
     Get_abi_info,
@@ -62,7 +59,7 @@ from softnic.comm.environment import (
     _sizeof,  # noqa: F401
     get_vendor,
 )
-from softnic.comm.errhandlers import (
+from softnic.mpi.errhandlers import (
     ERRHANDLER_NULL,
     ERRORS_ABORT,
     ERRORS_ARE_FATAL,
@@ -70,24 +67,22 @@ from softnic.comm.errhandlers import (
     Errhandler,
     abort_job,
 )
-from softnic.comm.error_codes import error_class as Get_error_class
-from softnic.comm.error_codes import error_string as Get_error_string
-from softnic.comm.errors import ArgumentError
-from softnic.comm.errors import CommError as Exception
-from softnic.comm.grequest import Grequest
-from softnic.comm.groups import GROUP_EMPTY, GROUP_NULL, Group
-from softnic.comm.handles import constant
-from softnic.comm.info import INFO_ENV, INFO_NULL, Info
-from softnic.comm.p2p_persistent import Prequest
-from softnic.comm.p2p_probe import MESSAGE_NO_PROC, MESSAGE_NULL, Message
-from softnic.comm.pickling import Pickle, pickle
-from softnic.comm.properties import CommProperties
-from softnic.comm.request import REQUEST_NULL, Request
-from softnic.comm.state import CommunicatorState
-from softnic.comm.status import Status
-from softnic.comm.topologies import balanced as Compute_dims
-from softnic.comm.type_constants import *  # noqa: F403
-from softnic.comm.unsupported import (
+from softnic.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group
+from softnic.mpi.handles import constant
+from softnic.mpi.info import INFO_ENV, INFO_NULL, Info
+from softnic.mpi.p2p import bsend
+from softnic.mpi.p2p.bsend import BUFFER_AUTOMATIC
+from softnic.mpi.p2p.persistent import Prequest
+from softnic.mpi.p2p.probe import MESSAGE_NO_PROC, MESSAGE_NULL, Message
+from softnic.mpi.pickling import Pickle, pickle
+from softnic.mpi.properties import CommProperties
+from softnic.mpi.requests.grequest import Grequest
+from softnic.mpi.requests.request import REQUEST_NULL, Request
+from softnic.mpi.requests.status import Status
+from softnic.mpi.state import CommunicatorState
+from softnic.mpi.topology.topologies import balanced as Compute_dims
+from softnic.mpi.type_constants import *  # noqa: F403
+from softnic.mpi.unsupported import (
     FILE_NULL,
     SESSION_NULL,
     WIN_NULL,
@@ -132,6 +127,7 @@ __all__ = [
     "Init", "Init_thread", "Intercomm", "Intracomm", "Is_finalized", "Is_initialized", "Is_thread_main",
     "Pcontrol", "Pickle", "Query_thread", "Remove_error_class", "Remove_error_code", "Remove_error_string", "Request",
     "Status", "Topocomm", "Wtick", "Wtime", "get_vendor", "pickle", *type_constants.__all__, *constants.__all__,
+    *error_classes.__all__,
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ PACKAGES = {
     "ray": "ray[train]>=2.40",
     "skimage": "scikit-image>=0.22",
     "sklearn": "scikit-learn>=1.4",
-    "torch": "torch>=2.4",
+    "torch": "torch>=2.9",
     "zfpy": "zfpy>=1",
     "zstandard": "zstandard>=0.22",
 }

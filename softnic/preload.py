@@ -1,4 +1,4 @@
-"""The library that gives programs of any language their NIC's TCP, preloaded before the C library (native/preload.h).
+"""The library that gives programs of any language their NIC's TCP, preloaded before the C library (native/preload).
 
     subprocess.run(["curl", "http://node1:8000/"], env=preload.environment("/run/nic.sock"))
 
@@ -8,6 +8,7 @@ nothing, because a stream is a real file descriptor. docs/sockets.md lists what 
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import mmap
 import os
@@ -22,6 +23,10 @@ _PROGRAM_HEADER = struct.Struct("=I4xQ16xQ")
 """Type, offset and size in the file."""
 _INTERPRETER = 3
 """Type of the program header that names the dynamic linker."""
+_NOT_PRELOADED = frozenset(" :$")
+"""Characters that separate paths in LD_PRELOAD, or begin a variable (ld.so(8))."""
+_MOST_PATH_BYTES = 107
+"""Of a Unix socket (unix(7)); the library leaves a program without a NIC for a longer one."""
 _GO = b"\xff Go buildinf:"
 
 
@@ -46,9 +51,16 @@ def environment(nic: str | os.PathLike[str], base: Mapping[str, str] = os.enviro
     Raises
     ------
     OSError
-        This installation of softnic has no such library.
+        This installation of softnic has no such library, or it cannot be preloaded by its path; the NIC's path is too
+        long.
     """
     own = str(library())
+    if set(own) & _NOT_PRELOADED:
+        why = "LD_PRELOAD takes no path with a space, a colon or a $. Install softnic at another path"
+        raise OSError(errno.EINVAL, f"{own} cannot be preloaded: {why}")
+    if len(os.fsencode(nic)) > _MOST_PATH_BYTES:
+        why = f"the path of a control socket has {_MOST_PATH_BYTES} bytes at most. Use a shorter one"
+        raise OSError(errno.ENAMETOOLONG, f"{os.fspath(nic)}: {why}")
     others = [each for each in base.get("LD_PRELOAD", "").replace(":", " ").split() if each != own]
     return {**base, "SOFTNIC_NIC": os.fspath(nic), "LD_PRELOAD": " ".join([own, *others])}
 

@@ -1,7 +1,7 @@
 """NICs on the nodes of a Ray cluster, started by one call; the workers of Ray Train use the one of their node.
 
     ray.init()
-    with softnic.ray.nics(codec="bounded:10"):
+    with softnic.ray.nics(codec="rht:4"):
         TorchTrainer(train, torch_config=TorchConfig(backend="softnic"), scaling_config=ScalingConfig(8)).fit()
 
 Each node gets an actor that owns the NIC and uses no CPU of Ray's count. The NIC ends with the actor, however that

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from softnic.torch_private import RendezvousHandler, keep_own_flight_record, wrap_env_handler
+
 NAME = "softnic"
 VARIABLES = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 """Variables that init_process_group reads and torchrun sets."""
@@ -25,19 +27,16 @@ def register_backend(create: Callable[[Any, Any], Any], fill: Callable[[MutableM
 
     if dist.is_available() and NAME not in dist.Backend.backend_list:
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
-        _extend_env_handler(fill)
+        keep_own_flight_record(NAME)
+        wrap_env_handler(lambda handler: _filling(handler, fill))
 
 
-def _extend_env_handler(fill: Callable[[MutableMapping[str, str]], None]) -> None:
-    """Let env://, the default init_method, call `fill` if its variables are not all set."""
-    from torch.distributed.rendezvous import _rendezvous_handlers as handlers
-
-    torch_handler = handlers["env"]
+def _filling(handler: RendezvousHandler, fill: Callable[[MutableMapping[str, str]], None]) -> RendezvousHandler:
+    """Return the handler of env:// with a call of `fill` before it, if not all its variables are set."""
 
     def env(url: str, **options: Any) -> Iterator[Any]:
         if not os.environ.keys() >= VARIABLES:
             fill(os.environ)
-        found: Iterator[Any] = torch_handler(url, **options)
-        return found
+        return handler(url, **options)
 
-    handlers["env"] = env
+    return env

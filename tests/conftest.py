@@ -21,6 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tes
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup did; programs that tests start would inherit it
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for name in ("COLUMNS", "LINES"):  # readline sets them in a process whose children are the workers of xdist
+    os.environ.pop(name, None)
 if len(tempfile.gettempdir()) > 20:  # the path of a Unix socket in `tmp_path` must fit into 107 bytes
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/tmp")
 if "TORCH_FR_DUMP_TEMP_FILE" not in os.environ:  # process groups that fail write their last calls there

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost
 from tests.daemon.nics import Nic
-from tests.facades.netns_lab import NIC_MTU, WIRE_PORT, NetnsHost
 
 
 class HostedNic(Nic):

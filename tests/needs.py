@@ -25,7 +25,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.facades.netns_lab import missing as missing_hosts
+from softnic.cluster.netns_lab.host import missing as missing_hosts
 
 TOOLS = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
@@ -37,6 +37,7 @@ TOOLS = {
     "iperf3": "iperf3",
     "mpirun": "openmpi-bin",
     "nft": "nftables",
+    "node": "nodejs",
     "openssl": "openssl",
     "pasta": "passt",
     "patch": "patch",

@@ -1,102 +1,127 @@
-"""The import rules of the packages, compared with the actual imports."""
+"""The import rules of the packages, compared with the actual imports and with the page that shows them.
+
+`python -m tests.test_architecture` rewrites the table of docs/architecture.md.
+"""
 
 from __future__ import annotations
 
 import ast
-import functools
-import re
+import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import pytest
 
-# Package -> the packages it may import, in the order of the design's table; comments mark additions to that table.
+from softnic.measure.pages import rebuilt, table
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
+
 MAY_IMPORT: dict[str, set[str]] = {
-    # Text of rates, times and sizes; the advice for a missing package.
+    "softnic.version": set(),
+    "softnic.arguments": {"version"},
     "softnic.units": set(),
     "softnic.extras": set(),
+    "softnic.terminal": set(),
+    "softnic._fields": {"_native"},
     "softnic.codecs": {"_native"},
     "softnic.packet": {"_native"},
-    "softnic.tcp": {"packet", "_native", "_flow"},
-    # The reasons of the adaptive codec name sizes and rates.
-    "softnic.nic": {"_native", "_flow", "codecs", "packet", "tcp", "link", "units"},
+    "softnic.tcp": {"packet", "_native", "_fields"},
     "softnic.link": {"_native", "packet", "units"},
+    # The reasons of the adaptive codec name sizes and rates.
+    "softnic.nic": {"_native", "_fields", "codecs", "packet", "tcp", "link", "units"},
     "softnic.tapnic": {"_native", "codecs", "packet", "tcp", "nic", "link"},
     "softnic.ipc": set(),
+    # netns_lab makes links of kernels.
+    "softnic.cluster": {"_native", "ipc", "link", "packet", "tapnic", "units"},
     "softnic.socket": {"ipc"},
     # The engine runs over TCP connections and gets its work as work requests.
-    "softnic.collectives": {"_native", "codecs", "ipc", "packet", "tcp"},  # the steps are executed in C
-    # The first process of a host starts its NIC.
-    "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
-    "softnic.MPI": {"comm", "collectives"},
+    "softnic.collectives": {"_native", "codecs", "ipc", "packet", "tcp", "terminal"},  # the steps are executed in C
+    # All NICs of this host are asked.
+    "softnic.diagnosis": {"cluster", "collectives", "ipc"},
+    # The first process of a host starts its NIC; errors say what a call is stuck at.
+    "softnic.comm": {"cluster", "codecs", "collectives", "diagnosis", "ipc", "socket", "terminal"},
+    "softnic.mpi": {"cluster", "codecs", "collectives", "comm", "diagnosis", "ipc", "terminal", "version"},
+    "softnic.MPI": {"comm", "mpi"},
     # The package of this name on the search path of programs that import mpi4py.
-    "softnic.mpi4py": {"MPI", "comm"},
+    "softnic.mpi4py": {"MPI", "mpi"},
     # Gradients lie in registered memory.
-    "softnic.gradients": {"comm", "codecs", "ipc"},
-    # torch runs this whenever it is imported; it imports the backend when a process group is made.
-    "softnic.torch_backend": set(),
-    "softnic.autoload": {"torch", "torch_backend"},
-    "softnic.torch": {"MPI", "torch_backend", "comm", "codecs", "gradients", "ray"},
+    "softnic.gradients": {"mpi", "codecs", "ipc"},
     "softnic.ray": {"cluster", "ipc"},
-    "softnic.capture": {"_native", "codecs", "packet", "link", "units"},
-    "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},
-    "softnic.model": {"sim", "collectives", "link", "nic", "packet", "tcp", "units"},
-    "softnic.experiments": {
+    # torch runs this whenever it is imported; it imports the backend when a process group is made.
+    "softnic.torch_private": set(),
+    "softnic.torch_backend": {"torch_private"},
+    "softnic.torch": {
         "MPI",
-        "bench",  # Fig. 7 measures codecs as `softnic bench codec` does
-        "cluster",
         "codecs",
         "collectives",
         "comm",
-        "extras",
+        "gradients",
+        "mpi",
+        "ray",
+        "torch_backend",
+        "torch_private",
+    },
+    "softnic.autoload": {"torch", "torch_backend"},
+    "softnic.capture": {"_native", "codecs", "packet", "link", "terminal", "units"},
+    "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},
+    "softnic.model": {"sim", "collectives", "link", "nic", "packet", "tcp"},
+    "softnic.measure": {"codecs", "version"},  # reports say which kernels they are of
+    "softnic.experiments": {
+        "MPI",
+        "arguments",
+        "cluster",
+        "codecs",
+        "comm",
         "gradients",
         "ipc",
-        "model",
-        "sim",
+        "measure",
+        "mpi",
         "torch",
         "units",
     },
-    # netns_lab makes links of kernels.
-    "softnic.cluster": {"_native", "ipc", "link", "packet", "tapnic", "units"},
     "softnic.bench": {
         "MPI",
         "cluster",
         "codecs",
-        "collectives",
-        "comm",
         "experiments",
         "extras",
         "ipc",
+        "measure",
         "model",
         "socket",
         "units",
     },
-    "softnic.doctor": {"bench", "cluster", "codecs", "experiments", "ipc", "link", "model", "units"},
+    "softnic.doctor": {"bench", "cluster", "codecs", "ipc", "link", "measure", "model", "units", "version"},
     "softnic.preload": set(),
-    "softnic.__main__": {"commands"},
     "softnic.commands": {
-        "MPI",
+        "arguments",
         "bench",
         "capture",
         "cluster",
         "codecs",
         "collectives",
-        "comm",
+        "diagnosis",
         "doctor",
         "experiments",
         "extras",
         "ipc",
         "link",  # doctor reads keys
+        "measure",
         "model",
         "mpi4py",
         "preload",
         "socket",
         "tcp",
+        "terminal",
         "units",
+        "version",
     },
+    "softnic.__main__": {"commands"},
     "softnicd": {
-        "_flow",
+        "_fields",
         "_native",
+        "arguments",
         "capture",
         "codecs",
         "collectives",
@@ -107,9 +132,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "packet",
         "tapnic",
         "tcp",
+        "terminal",
         "units",
     },
 }
+"""What each package imports: of the packages above it only. docs/architecture.md shows this table."""
 
 EXTRAS = {
     "blosc2",
@@ -153,19 +180,59 @@ def imports_of(module: str, path: Path, *, top_level_only: bool = False) -> Iter
                 above = package[: len(package) - node.level + 1]
                 base = ".".join([*above, base] if base else above)
             yield from [f"{base}.{alias.name}" for alias in node.names] if base == "softnic" else [base]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield from (str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant))
 
 
-def test_imports_run_down_the_table_and_nowhere_else() -> None:
-    wrong = []
+def imports_of_packages() -> Iterator[tuple[str, str, str]]:
+    """Return every import of one package by another: a package, the last name of the other, and where it is."""
     for module, path in modules():
         room = package_of(module)
-        if room == "softnic":  # softnic/__init__.py exports names from above, and imports them only when asked
+        if room == "softnic":  # softnic/__init__.py exports names of all packages, and imports them only when asked
             continue
-        allowed = MAY_IMPORT[room] | {room.split(".")[-1]}
         for name in imports_of(module, path):
-            if name.split(".")[0] in ("softnic", "softnicd") and package_of(name).split(".")[-1] not in allowed:
-                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+            if name.split(".")[0] in ("softnic", "softnicd") and package_of(name) != room:
+                yield room, package_of(name).split(".")[-1], f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_imports_are_those_of_the_table() -> None:
+    wrong = [where for room, name, where in imports_of_packages() if name not in MAY_IMPORT[room]]
     assert not wrong, "\n".join(wrong)
+    made = {(room, name) for room, name, _ in imports_of_packages()}
+    unused = [f"{room}: {name}" for room, names in MAY_IMPORT.items() for name in names if (room, name) not in made]
+    assert unused == []
+
+
+def test_imports_run_down_the_table() -> None:
+    above = {"_native"}
+    wrong: dict[str, set[str]] = {}
+    for room, names in MAY_IMPORT.items():
+        wrong |= {room: names - above} if names - above else {}
+        above.add(room.split(".")[-1])
+    assert wrong == {}
+
+
+def with_the_table(page: str) -> str:
+    """Return the page of the architecture with MAY_IMPORT as it is now."""
+    order = ["_native", *(room.split(".")[-1] for room in MAY_IMPORT)]
+    rows = [
+        (f"`{room}`", ", ".join(f"`{name}`" for name in sorted(names, key=order.index)))
+        for room, names in MAY_IMPORT.items()
+    ]
+    return rebuilt(page, {"imports": table(("package", "imports"), rows)})
+
+
+def test_the_page_of_the_architecture_has_the_table() -> None:
+    assert with_the_table(PAGE.read_text()) == PAGE.read_text(), "python -m tests.test_architecture rewrites it"
+
+
+def test_the_table_has_no_circle() -> None:
+    """Reading order is dependency order."""
+    below = {room.removeprefix("softnic."): rooms for room, rooms in MAY_IMPORT.items()}
+    try:
+        graphlib.TopologicalSorter(below).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"a circle of packages: {' <- '.join(error.args[1])}")
 
 
 def test_extras_are_never_needed_to_import_a_module() -> None:
@@ -241,126 +308,5 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-FACADES = ROOT / "tests" / "facades"
-PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".mpi4py", ".preload", ".ray", ".socket", ".torch"}
-"""Public modules, after "softnic". Every other module is internal."""
-PUBLIC_PRIVATE = {
-    "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",
-    "_device_types": "torch reads it of every process group",
-}
-"""Private names of other projects' interfaces."""
-PATCHING = {"setattr", "delattr", "getattr", "patch", "object", "import_module"}
-
-
-def is_internal(module: str, name: str = "") -> bool:
-    """Return whether `import module`, or `from module import name`, imports an internal name."""
-    package, dot, rest = module.partition(".")
-    if package != "softnic":
-        return package == "softnicd"
-    if dot + rest not in PUBLIC:
-        return True
-    place = ROOT.joinpath(*module.split("."), name)
-    is_module = bool(name) and (place.is_dir() or place.with_suffix(".py").is_file())
-    return name.startswith("_") or (is_module and is_internal(f"{module}.{name}"))
-
-
-@functools.cache
-def sources_of_tests() -> list[tuple[Path, ast.Module]]:
-    """Return every file of the tests except the facades."""
-    paths = [path for path in sorted((ROOT / "tests").rglob("*.py")) if FACADES not in path.parents]
-    return [(path, ast.parse(path.read_text())) for path in paths]
-
-
-def patched(node: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
-    """Return line, first argument and each string of a call like monkeypatch.setattr(where, "name", ...)."""
-    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in PATCHING:
-        for argument in node.args[:2]:
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                yield node.lineno, node.args[0], argument.value
-
-
-def inner_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Return line and name of each internal module of softnic that a file imports or patches by name."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names if is_internal(alias.name))
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found = [alias.name for alias in node.names if is_internal(node.module, alias.name)]
-            yield from ((node.lineno, f"{name} of {node.module}") for name in found)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for module, name in re.findall(r"\bfrom (softnicd?[\w.]*) import (\w+)", node.value):
-                if is_internal(module, name):
-                    yield node.lineno, f"{name} of {module} in a program"
-        for line, _, text in patched(node):
-            if is_internal(text):
-                yield line, f'"{text}"'
-
-
-def test_tests_import_internals_through_facades() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line} imports {name}: export it from a module of tests/facades and import it there"
-        for path, tree in sources_of_tests()
-        for line, name in inner_modules(tree)
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_PRIVATE
-
-
-def others_modules(tree: ast.Module) -> set[str]:
-    """Return the names that a file imports from neither softnic nor the tests, whose private names are not checked."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for alias in node.names:
-                origin = (node.module or ".") if isinstance(node, ast.ImportFrom) else alias.name
-                if origin.split(".")[0] not in {"", "softnic", "softnicd", "tests"}:
-                    names.add((alias.asname or alias.name).split(".")[0])
-    return names
-
-
-def own_names(tree: ast.Module) -> set[str]:
-    """Return the private names that the classes and functions of a file define."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.ClassDef):
-            fields: list[ast.expr] = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
-            fields += [target for each in node.body if isinstance(each, ast.Assign) for target in each.targets]
-            names |= {ast.unparse(field) for field in fields}
-    return names
-
-
-def private_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of each access to a private name of softnic's: of anything but an imported module of others, and
-    `self` where the name is the class's own."""
-    others, own = others_modules(tree), own_names(tree)
-    initialised = {
-        node.attr
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
-        for node in ast.walk(function)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr):
-            whose = ast.unparse(node.value)
-            mine = whose in {"self", "cls"} and node.attr in own | initialised
-            if not mine and re.split(r"\W", whose)[0] not in others:
-                yield node.lineno, f"{whose}.{node.attr}"
-        for line, where, text in patched(node):
-            root = re.split(r"\W", ast.unparse(where))[0]
-            if is_private(text.split(".")[-1]) and root not in others | {"self"}:
-                yield line, text
-
-
-def test_tests_read_private_names_through_facades() -> None:
-    wrong = [
-        f"{path.relative_to(ROOT)}:{line} reads {name}: use what a public seam shows, or a function of tests/facades"
-        for path, tree in sources_of_tests()
-        for line, name in private_reads(tree)
-    ]
-    assert not wrong, "\n".join(wrong)
+if __name__ == "__main__":
+    PAGE.write_text(with_the_table(PAGE.read_text()))

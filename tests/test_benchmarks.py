@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ddp.rank import EXACT, FP16
-from benchmarks.peers.collectives import GLOO, SOFTNIC, AllreduceRow, beside_gloo
+from benchmarks.peers.collectives import GLOO, SOFTNIC, AllreduceRow, beside_gloo, missing
 from tests import needs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -175,6 +175,13 @@ def test_an_all_reduce_of_peers_stands_beside_gloo_of_the_same_run() -> None:
     assert found == [(0.5, 0.25, 2.0), (1.0, 0.5, 1.0), (2.0, 1.0, pytest.approx(2 / 3)), (None, None, None)]
     assert [row.processes_of_gloo for row in beside_gloo(rows)] == [4.0, 1.0, None, None]
     assert [row.cpu_of_gloo for row in beside_gloo(rows[:1])] == [None]
+
+
+def test_an_absent_peer_is_named_by_its_module_or_program_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing(GLOO, "no_such_module", sys.executable) == "no_such_module"
+    assert missing(GLOO, "json", sys.executable) == missing(SOFTNIC, "", sys.executable) == ""
+    monkeypatch.setenv("PATH", "")
+    assert missing("Open MPI", "json", sys.executable) == "mpirun"
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from softnic import commands as softnic
+from softnicd.config import load as load_configuration
+from softnicd.config import parser as daemon_parser
 from tests import needs
 from tests.documented import Block, blocks, is_run, run_program
-from tests.facades import commands as softnic
-from tests.facades.daemon import load as load_configuration
-from tests.facades.daemon import parser as daemon_parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -66,6 +66,7 @@ for name in ("sent.npy", "got.npy"):
     np.save(name, np.ones(3, np.float32))
 """,
     "docs/codecs.md": COMM + TORCH + GROUP,
+    "docs/gpus.md": None,  # needs a GPU
     "docs/gradients.md": COMM + TORCH + "dist.init_process_group('softnic')\n",
     "docs/kernel.md": None,  # tests/tapnic/test_kernels.py
     "docs/memory.md": COMM,

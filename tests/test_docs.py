@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.commands import COMMANDS, main
-from tests.facades.daemon import parser
-from tests.facades.reproduce import ITEMS
+from benchmarks.papers.items import ITEMS
+from softnic.commands import COMMANDS, main
+from softnicd.config import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -32,6 +32,7 @@ def test_files_and_modules_exist(page: Path) -> None:
         name
         for name, place in places.items()
         if not (place.with_suffix(".py").exists() or (place / "__main__.py").exists())
+        and not (name.endswith(".") and place.is_dir())  # python -m benchmarks.*
     ] == []
 
 
@@ -142,3 +143,20 @@ def test_figures_and_tables_that_sources_and_pages_name_are_reproduced() -> None
             if item not in ITEMS[paper]:
                 wrong.append(f"{path.relative_to(ROOT)} names {paper} {item}")
     assert wrong == []
+
+
+JOURNAL = {"SOFTNIC_NIC", "SOFTNIC_TOPIC", "SOFTNIC_TRACEBACK"}
+"""Names of fields in systemd's journal; the first one is a variable, too."""
+
+
+def test_the_page_of_environment_variables_is_complete() -> None:
+    """Every variable that the sources name is on it, and no other."""
+    sources = [
+        *(path for folder in ("softnic", "daemons") for path in (ROOT / folder).rglob("*.py")),
+        *(ROOT / "native").rglob("*.c"),
+    ]
+    named = {name for path in sources for name in re.findall(r"[\"'](SOFTNIC_[A-Z_]+)[\"']", path.read_text())}
+    rows = [line for line in (ROOT / "docs" / "environment.md").read_text().splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`(SOFTNIC_[A-Z_]+)`", row.split("|")[1])}
+    assert listed - named == set()
+    assert named - listed == JOURNAL - {"SOFTNIC_NIC"}

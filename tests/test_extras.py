@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.facades.commands import extras
+from softnic import extras
 
 ROOT = Path(__file__).resolve().parent.parent
 DECLARED: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
@@ -28,7 +28,7 @@ def test_one_line_names_the_command() -> None:
     assert line.startswith("the modules torch, ray are not installed: ")
     assert shlex.split(line.partition(": ")[2]) == [
         *(sys.executable, "-m", "pip", "install"),
-        *("torch>=2.4", "ray[train]>=2.40"),
+        *("torch>=2.9", "ray[train]>=2.40"),
     ]
 
 

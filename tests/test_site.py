@@ -13,8 +13,9 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
+from softnic.commands import COMMANDS
+from softnicd.config import EMULATION, Config
 from tests import needs
-from tests.facades.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "docs" / "site"
@@ -65,6 +66,34 @@ def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
 
 
+def test_every_key_of_the_configuration_is_described() -> None:
+    import configuration_page
+
+    page = configuration_page.page()
+    rows = re.findall(r"^\| `\[?(\w+)\]?` \|(.*)\|$", page, re.MULTILINE)
+    assert {name for name, _ in rows} == {*Config.__struct_fields__, *EMULATION}
+    assert [name for name, cells in rows if not cells.split("|")[-1].strip()] == []
+
+
+def test_the_reference_of_mpi_has_all_collectives_with_their_forms() -> None:
+    import python_pages
+
+    page = python_pages.page("softnic.MPI", "")
+    headings = set(re.findall(r"^### (\w+)$", page, re.MULTILINE))
+    calls = {"Allreduce", "Reduce", "Reduce_scatter", "Allgather", "Allgatherv", "Alltoall", "Bcast", "Scan", "Gather"}
+    assert headings >= {"Barrier", *calls, *(f"{name}_comp" for name in calls)}
+    assert "Also: `Iallreduce`, `Allreduce_init`." in page
+    assert "- **codec**: " in page
+
+
+def test_the_reference_of_torch_begins_with_its_functions() -> None:
+    import python_pages
+
+    exported = python_pages.exported("softnic.torch")
+    assert "compress" in exported
+    assert f"members: {exported}" in python_pages.page("softnic.torch", "")
+
+
 @pytest.mark.slow
 def test_links_lead_somewhere(site: Path, pages: dict[Path, Page]) -> None:
     wrong = []
@@ -95,7 +124,8 @@ def test_references_are_generated(site: Path) -> None:
     assert "--peer-timeout" in commands
     assert "Not usable" not in commands
     documented = (site / "reference" / "python" / "softnic.MPI.html").read_text()
-    assert "Allreduce_comp" in documented
+    assert 'id="allreduce_comp"' in documented
+    assert not [path.name for path in (site / "reference" / "python").iterdir() if "Reading order" in path.read_text()]
     assert "the socket is not listening" in (site / "reference" / "messages.html").read_text()
 
 
@@ -104,6 +134,39 @@ def test_the_search_finds_pages(site: Path) -> None:
     entries = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     found = {entry["location"].partition("#")[0] for entry in entries if "error feedback" in entry["text"].lower()}
     assert {"gradients.html", "glossary.html"} <= found
+
+
+FITTING = {
+    "rht:4": "codecs.html",
+    "bounded:10": "codecs.html",
+    "softnic top": "monitoring.html",
+    "no route": "troubleshooting.html",
+    "Allreduce_comp": "reference/python/softnic.MPI.html",
+    "node.toml": "reference/configuration.html",
+    "SOFTNIC_SIMD": "environment.html",
+    "packet mode": "modes.html",
+    "gpu": "gpus.html",
+}
+
+
+@needs.tools("node")
+@pytest.mark.slow
+def test_the_search_finds_the_fitting_page_first(site: Path) -> None:
+    """By the script that searches in a browser, with the site's index."""
+    [worker] = (site / "assets" / "javascripts" / "workers").glob("search.*.js")
+    index = site / "search" / "search_index.json"
+    command = ["node", *map(str, (ROOT / "tests" / "search.js", worker, index)), *FITTING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found = dict(zip(FITTING, json.loads(done.stdout), strict=True))
+    assert {query: places[0].partition("#")[0] for query, places in found.items()} == FITTING
+
+
+@pytest.mark.slow
+def test_the_search_works_where_the_site_is_opened_as_files(site: Path) -> None:
+    """Index and worker are plain scripts: browsers load neither JSON nor workers from files."""
+    assert (site / "search" / "search_index.js").read_text().startswith("var __index = {")
+    assert "iframe-worker.js" in (site / "index.html").read_text()
+    assert (site / "iframe-worker.js").exists()
 
 
 def test_every_page_is_in_the_navigation() -> None:

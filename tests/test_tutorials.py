@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +26,23 @@ def test_tutorial(name: str, tmp_path: Path) -> None:
 @needs.tools("openssl")
 def test_tutorial_of_two_hosts(tmp_path: Path) -> None:
     run_page(TUTORIALS / "two-hosts.md", tmp_path, LIMIT_S)
+
+
+def test_two_hosts_end_with_the_log_where_a_daemon_does_not_start(tmp_path: Path) -> None:
+    """The loop that waits for both is bounded; here no time passes."""
+    programs = {
+        "softnicd": "#!/bin/sh\necho 'softnicd: cannot bind' >&2\nexit 1\n",
+        "sleep": "#!/bin/sh\n",
+        "softnic": "#!/bin/sh\necho asked\n",
+    }
+    for name, text in programs.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    [start] = [each.text for each in blocks(TUTORIALS / "two-hosts.md") if "softnicd --config" in each.text]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    run = ["bash", "-c", f"set -e\n{start}"]
+    done = subprocess.run(run, cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "softnicd: cannot bind\nsoftnicd: cannot bind\nasked\n"
 
 
 @pytest.mark.slow

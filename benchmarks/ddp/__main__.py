@@ -23,11 +23,13 @@ from benchmarks import harness
 from benchmarks.ddp.rank import EXACT, FP16, HOOK
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.supervisor import SupervisedProcess
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcesses, Start, rank_processes
-from softnic.experiments.report import MeasurementReport, Progress, column, columns
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcesses, Start, rank_processes
+from softnic.measure.progress import Measured, as_measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns
+from softnic.units import counted, medians_of
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -106,8 +108,11 @@ def steps(
     for number in range(given.rounds):
         rounds.append([])
         for backend, what in ways:
-            progress(f"{model}, {backend} {what}, round {number + 1} of {given.rounds}")
+            case = f"{model}, {backend} {what}, round {number + 1} of {given.rounds}"
+            progress(case)
             rounds[-1].append(ranks[backend].order("steps", what, str(given.steps)))
+            slowest = max(float(rank["seconds"]) for rank in rounds[-1][-1])
+            progress(Measured(f"{case}: {slowest / given.steps * 1e3:.1f} ms a step"))
 
     def figures(at: int, name: str) -> list[float]:
         return [max(float(rank[name]) for rank in reported[at]) / given.steps * 1e3 for reported in rounds]
@@ -122,11 +127,11 @@ def steps(
             model,
             backend,
             what,
-            measure.median(figures(at, "seconds")),
-            measure.ratio(figures(at, "seconds"), gloo),
-            measure.ratio(figures(at, "seconds"), fp16),
-            measure.median(figures(at, "machine_cpu_s")),
-            measure.median([sum(rank["cpu_s"] for rank in reported[at]) / given.steps * 1e3 for reported in rounds]),
+            timing.median(figures(at, "seconds")),
+            timing.ratio(figures(at, "seconds"), gloo),
+            timing.ratio(figures(at, "seconds"), fp16),
+            timing.median(figures(at, "machine_cpu_s")),
+            timing.median([sum(rank["cpu_s"] for rank in reported[at]) / given.steps * 1e3 for reported in rounds]),
             losses(at)[-1],
             max(abs(own - theirs) for own, theirs in zip(losses(at), curve, strict=True)),
         )
@@ -148,7 +153,8 @@ def until(
         seconds = max(rank["seconds"] for rank in reported)
         faster = rows[0].seconds / seconds if rows else 1.0
         first = reported[0]
-        rows.append(UntilRow(model, backend, what, seconds, faster, first["steps"], first["epochs"], first["accuracy"]))
+        row = UntilRow(model, backend, what, seconds, faster, first["steps"], first["epochs"], first["accuracy"])
+        rows += as_measured([row], columns(UntilRow), progress)
     return rows
 
 
@@ -188,7 +194,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     if given.emulated:
         title += f", softnic's emulated with {DELAY} of delay"
     if given.until is None:
-        notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
+        notes = [
+            f"{medians_of(given.rounds, 'round').capitalize()} of {counted(given.steps, 'step')}; backends by turns."
+        ]
         return [MeasurementReport("ddp: steps", title, columns(StepRow), rows, settings, notes)]
     notes = [f"Until {given.until:.1%} of the test are right at the end of an epoch; without the time of the test."]
     return [MeasurementReport("ddp: training", title, columns(UntilRow), rows, settings, notes)]

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from softnic.experiments import torch_models
-from softnic.experiments.child_process import report_json
-from softnic.experiments.measure import machine_cpu_s, own_cpu_s
+from softnic.measure.child_process import report_json
+from softnic.measure.timing import machine_cpu_s, own_cpu_s
 
 EXACT, FP16, HOOK = "exact", "fp16", "hook:"
 WARM_UP = 5

@@ -16,7 +16,8 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.experiments.report import MeasurementReport, Progress, columns
+from softnic.measure.report import MeasurementReport, Progress, columns
+from softnic.units import medians_of
 
 HOSTS = 4
 
@@ -26,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--what", nargs="+", choices=["streams", "allreduce"], default=["streams", "allreduce"])
     parser.add_argument("--stream-mb", type=int, default=256, help="of a stream (256)")
     parser.add_argument("--mb", type=float, default=100, help="of float32 a rank (100)")
-    parser.add_argument("--rates", nargs="+", choices=list(namespaces.SHAPES), default=list(namespaces.SHAPES))
+    parser.add_argument("--rates", nargs="+", choices=list(namespaces.SHAPES), default=["1gbit", "10gbit"])
     parser.add_argument("--codecs", nargs="+", default=["bounded:10", "inceptionn:10"])
     parser.add_argument("--nic-codecs", nargs="+", default=["bounded:8"], help="of nonblocking calls (bounded:8)")
     harness.add_rounds(parser, 3)
@@ -53,7 +54,8 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
             found = collectives.measure_allreduce(star, nics, peers, progress)
             title = f"All-reduce of {given.mb:g} MB over {HOSTS} namespaces, shaped links with packets of 1500 bytes"
             notes = [
-                f"Medians of {given.rounds} calls, after one to warm up; the slowest rank's time. {congestion} "
+                f"{medians_of(given.rounds, 'call').capitalize()}, after one to warm up; the slowest rank's time. "
+                f"{congestion} "
                 "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory; "
                 "nonblocking: Iallreduce and Wait. times bytes / rate: against the payload that the busiest NIC "
                 "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run; CPU: of Gloo's, exact. "

@@ -18,10 +18,11 @@ from typing import Any
 from benchmarks.peers.namespaces import Nics, Star
 from benchmarks.peers.open_mpi import mpirun
 from softnic.bench.rank import CHECK, EXACT, ORDINARY, POSTED, REGISTERED
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess, ChildProcesses, ProcessHandle, rank_processes
-from softnic.experiments.report import MeasurementError, Progress, column
 from softnic.experiments.traffic import NicTraffic
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcess, ChildProcesses, ProcessHandle, rank_processes
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementError, Progress, column, columns
 from softnic.units import rate_bps
 
 LIMIT_S = 120.0
@@ -101,15 +102,19 @@ def measure_allreduce(star: Star, nics: Nics, peers: AllreducePeers, progress: P
             ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring, peers),
         ):
             python = sys.executable if start is _softnic else peers.python
-            if missing := _missing(who, module, python):
-                found.append(AllreduceRow(rate, who, "", data=given.data, why=f"not installed: {missing}"))
+            if lacks := missing(who, module, python):
+                absent = AllreduceRow(rate, who, "", data=given.data, why=f"not installed: {lacks}")
+                found += as_measured([absent], columns(AllreduceRow), progress)
                 continue
             progress(f"{who}, {rate}")
             try:
                 with start(star, nics, given) as ranks:
-                    found += [_measure(who, order, rate, ranks, nics, given, progress) for order in orders]
+                    made = (_measure(who, order, rate, ranks, nics, given, progress) for order in orders)
+                    for row in made:
+                        found += as_measured([row], columns(AllreduceRow), progress)
             except MeasurementError as error:
-                found.append(AllreduceRow(rate, who, "", data=given.data, why=f"failed: {error}"))
+                failed = AllreduceRow(rate, who, "", data=given.data, why=f"failed: {error}")
+                found += as_measured([failed], columns(AllreduceRow), progress)
         rows += beside_gloo(found)
     return rows
 
@@ -152,15 +157,15 @@ def _measure(
             error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
         before = [NicTraffic.of_node(nics, node).payload for node in range(size)]
-        used = measure.cpu_s(daemons)
+        used = timing.cpu_s(daemons)
         reported = ranks.order(*order)
-        used = measure.cpu_s(daemons) - used
+        used = timing.cpu_s(daemons) - used
         payload.append(max(NicTraffic.of_node(nics, node).payload - before[node] for node in range(size)))
         seconds.append(max(each["seconds"] for each in reported))
         machine.append(max(each["machine_cpu_s"] for each in reported))
         own.append(sum(each["cpu_s"] for each in reported))
         processes.append(own[-1] + used)
-    median = measure.median(seconds)
+    median = timing.median(seconds)
     bus = 2 * (size - 1) / size * peers.megabytes * 1e6 * 8 / median
     limits = [sent * 8 / rate_bps(rate) for sent in payload]
     return AllreduceRow(
@@ -169,20 +174,21 @@ def _measure(
         rate=rate,
         seconds=median,
         bus_of_rate=bus / rate_bps(rate),
-        machine_cpu_s=measure.median(machine),
-        ranks_cpu_s=measure.median(own),
-        processes_cpu_s=measure.median(processes),
+        machine_cpu_s=timing.median(machine),
+        ranks_cpu_s=timing.median(own),
+        processes_cpu_s=timing.median(processes),
         max_error=error,
         data=peers.data,
-        of_limit=measure.ratio(seconds, limits) if softnic else None,
+        of_limit=timing.ratio(seconds, limits) if softnic else None,
     )
 
 
-def _missing(who: str, module: str, python: str) -> str:
+def missing(who: str, module: str, python: str) -> str:
+    """Return the program or module that a peer needs and this machine lacks, or an empty string."""
     if who.startswith("Open MPI") and shutil.which("mpirun") is None:
         return "mpirun"
     if module and subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
-        return f"{module} for {python}"
+        return module
     return ""
 
 

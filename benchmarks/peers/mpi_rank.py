@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from softnic.bench.rank import parser, serve
-from softnic.experiments.child_process import report_json
 from softnic.experiments.data import Floats
+from softnic.measure.child_process import report_json
 
 
 class OpenMpi:

@@ -10,17 +10,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, HostError, NetnsHost
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
 
 GATEWAY = "10.78.0.254"
 """Nobody. pasta shows its host as what its host's default route leads to."""
 SHAPES = {
+    "10mbit": ("rate", "10mbit", "burst", "66kb", "limit", "128kb"),
+    "100mbit": ("rate", "100mbit", "burst", "80kb", "limit", "256kb"),
     "1gbit": ("rate", "1gbit", "burst", "128kb", "limit", "1mb"),
     "10gbit": ("rate", "10gbit", "burst", "256kb", "limit", "4mb"),
 }
-"""Bursts hold more than one 64 KB packet of GSO; the queue behind is 8 ms at 1 Gbit/s, 3 ms at 10."""
+"""Bursts hold more than one 64 KB packet of GSO; the queue behind is 100 ms at 10 Mbit/s, 20 at 100, 8 at 1 Gbit/s
+and 3 at 10."""
 
 _RSH = """#!/bin/sh
 # Stands in for ssh under mpirun. Open MPI takes equal host names for one machine.

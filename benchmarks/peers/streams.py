@@ -19,9 +19,10 @@ from softnic.bench.stream import TOS, Run, StreamRoute, flood, one_stream
 from softnic.cluster.netns_lab.host import WIRE_MTU, NetnsHost
 from softnic.cluster.nic_process import node_ip
 from softnic.cluster.supervisor import SupervisedProcess
-from softnic.experiments import measure
-from softnic.experiments.child_process import Start
-from softnic.experiments.report import MeasurementError, Progress, column, share
+from softnic.measure import timing
+from softnic.measure.child_process import Start
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementError, Progress, column, columns, share
 
 CODEC = "bounded:10"
 DATA = "gaussian:0.01"
@@ -60,26 +61,30 @@ def measure_streams(star: Star, nics: Nics, megabytes: int, rounds: int, progres
     star.shape(None)
     rows: list[StreamRow] = []
     found: dict[str, list[Run]] = {}
+
+    def add(row: StreamRow) -> None:
+        rows.extend(as_measured([row], columns(StreamRow), progress))
+
     for group in (_across(nics, star, size), _slirp(star, size), _pasta(star, size)):
         for case in group:
             if isinstance(case, StreamRow):
-                rows.append(case)
+                add(case)
                 continue
             try:
                 for number in range(rounds):
                     progress(f"{case.who}, round {number + 1} of {rounds}")
                     found.setdefault(case.who, []).append(case.run())
-                rows.append(_row(case.who, found))
+                add(_row(case.who, found))
             except MeasurementError as error:
-                rows.append(StreamRow(case.who, why=f"failed: {error}"))
+                add(StreamRow(case.who, why=f"failed: {error}"))
     return rows
 
 
 def _row(who: str, found: dict[str, list[Run]]) -> StreamRow:
-    rate = measure.median(run.mb_per_s for run in found[who])
+    rate = timing.median(run.mb_per_s for run in found[who])
     kernel = [run.mb_per_s for run in found.get(KERNEL, [])]
     cpu = [run.machine_cpu_s / run.size * 1e9 for run in found[who] if run.machine_cpu_s is not None]
-    return StreamRow(who, rate, rate / measure.median(kernel) if kernel else None, measure.median(cpu) if cpu else None)
+    return StreamRow(who, rate, rate / timing.median(kernel) if kernel else None, timing.median(cpu) if cpu else None)
 
 
 def _across(nics: Nics, star: Star, size: int) -> Iterator[Case]:

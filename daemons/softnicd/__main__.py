@@ -1,4 +1,4 @@
-"""`softnicd`: one NIC, until SIGTERM or SIGINT."""
+"""`softnicd`: one NIC, until SIGTERM, SIGINT or SIGHUP."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from softnic.terminal import drop_unwritten, open_standard_files
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.log import log_handler
@@ -25,26 +26,20 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
 NOTIFY_S = 1.0
 """Timeout of a notification to systemd."""
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 log = logging.getLogger("softnicd")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a NIC. Returns 0 after a clean stop, 1 if something cannot be opened, 2 for a configuration error."""
+    open_standard_files()
+    # What started the NIC may have blocked them for itself; a mask is inherited.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*_ENDING, signal.SIGTSTP])
     try:
         return _main(arguments)
     finally:
-        _flush_log()
-
-
-def _flush_log() -> None:
-    """Prevents exit code 120, which Python returns if it cannot flush stderr at exit (a log on a full disk)."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stderr.fileno())
-        os.close(devnull)
+        drop_unwritten(sys.stderr)
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -78,8 +73,9 @@ async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready
     """Runs a NIC until a signal ends it. Raises OSError if its wire, device or control socket cannot be opened."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for number in _ENDING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGTSTP, _refuse_suspension)
     _raise_fd_limit()
     _keep_freed_memory()

@@ -28,6 +28,7 @@ from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
 from softnicd.regions import Regions
+from softnicd.relieved_connection import RelievedConnection
 from softnicd.streams import Stream
 
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
@@ -42,10 +43,10 @@ log = logging.getLogger("softnicd")
 
 
 class EngineTurns(Protocol):
-    """Turns in C (fast_turn.py)."""
+    """What moves the blocks of engines (turn.py)."""
 
-    def add_engine(self, engine: Any, streams: Sequence[Stream]) -> bool:
-        """Take an `sn_engine` over these streams; return whether turns in C can run it."""
+    def add_engine(self, engine: Any) -> None:
+        """Take an `sn_engine`."""
 
     def move_engine(self, engine: Any) -> bool:
         """Do what C can do now for an engine that was taken; return whether Python has to go on."""
@@ -77,8 +78,8 @@ class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
     __slots__ = (
-        "at_the_end", "blocked", "connection", "connections", "engine", "fd", "in_progress", "in_turn", "is_open",
-        "posted_at", "readable", "streams",
+        "at_the_end", "blocked", "connection", "connections", "engine", "fd", "in_progress", "is_open",
+        "posted_at", "readable", "relieved", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,7 @@ class OffloadedCommunicator:
         engine: CollectiveEngine,
         streams: Sequence[Stream],
         connections: dict[int, list[Connection]],
+        relieved: list[RelievedConnection],
         now: float,
     ) -> None:
         connection.setblocking(False)
@@ -100,8 +102,6 @@ class OffloadedCommunicator:
         """Requests, or the end, may wait in the socket."""
         self.blocked = False
         """The application does not read its completions; the poller reports when it does."""
-        self.in_turn = False
-        """Turns in C move its blocks."""
         self.in_progress: dict[int, PostedCollective] = {}
         """Collectives that were posted and whose outcome was not reported, by number."""
         self.posted_at = now
@@ -110,6 +110,8 @@ class OffloadedCommunicator:
         """Of a failed one: what was in progress, and what was posted afterwards."""
         self.connections = connections
         """Below the streams of blocks and of messages, by rank."""
+        self.relieved = relieved
+        """The process's own, while those of the engine are probed in their place."""
 
     def links(self, now: float) -> list[RankLinkInfo]:
         """Return what this rank exchanges with each other one."""
@@ -140,7 +142,7 @@ class OffloadedCollectives:
         """The latest, with their times."""
         self._local_fault_until = 0.0
         self.turn: EngineTurns | None = None
-        """Runs engines between Python's turns."""
+        """Moves the blocks of engines in C."""
 
     def __bool__(self) -> bool:
         return bool(self._by_fd)
@@ -161,23 +163,20 @@ class OffloadedCollectives:
 
     @property
     def needs_python(self) -> bool:
-        """Whether turns in C are not enough for what is in progress."""
-        return bool(self._touched) or any(
-            not communicator.in_turn or communicator.engine.needs_python for communicator in self._by_fd.values()
-        )
+        """Whether Python is needed in every turn, for what is in progress."""
+        return bool(self._touched) or any(each.engine.needs_python for each in self._by_fd.values())
 
-    def keep_received(self) -> None:
-        """Move what Python received to where C reads it."""
-        for communicator in self._by_fd.values():
-            communicator.engine.steps.keep_received()
-
-    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]], now: float) -> None:
+    def join(
+        self,
+        fd: int,
+        rank: int,
+        streams: Sequence[Sequence[Stream | None]],
+        now: float,
+        process: Sequence[Stream | None] = (),
+    ) -> None:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
         control, data, *messages = (
-            peer_streams(
-                {other: s.connection for other, s in enumerate(side) if s and s.connection},
-                {other: s.c for other, s in enumerate(side) if s},
-            )
+            peer_streams({other: s.connection for other, s in enumerate(side) if s and s.connection})
             for side in streams
         )
         pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
@@ -188,13 +187,18 @@ class OffloadedCollectives:
             for other in range(len(streams[0]))
             if other != rank
         }
-        communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own, connections, now)
+        relieved = [
+            RelievedConnection(s.connection, watched.connection, now)
+            for s, watched in zip(process, streams[0], strict=False)
+            if s and watched and s.connection and watched.connection and watched.connection.keepalive
+        ]
+        communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own, connections, relieved, now)
         for stream in own:
             stream.offloaded = True
             self._by_stream[stream] = communicator
         self._by_fd[fd] = communicator
-        if self.turn is not None and self.turn.add_engine(engine.steps.c, own):
-            communicator.in_turn = True
+        if self.turn is not None:
+            self.turn.add_engine(engine.steps.c)
             engine.steps.move_in_c = self.turn.move_engine
         self._poller.register(fd, _EDGES)
         self._touched.add(communicator)
@@ -243,6 +247,9 @@ class OffloadedCollectives:
         except Exception:
             log.exception("internal error of a collective engine")
             engine.fail(now, engine.rank, f"internal error in the NIC of rank {engine.rank}: its log has details")
+        for each in [each for each in communicator.relieved if each.is_due]:
+            communicator.relieved.remove(each)
+            each.end_relief(now)
         self._advanced.append(communicator)
 
     def report(self, now: float) -> None:
@@ -357,7 +364,7 @@ class OffloadedCollectives:
     def _end(self, communicator: OffloadedCommunicator, now: float) -> None:
         self._touched.discard(communicator)
         del self._by_fd[communicator.fd]
-        if self.turn is not None and communicator.in_turn:
+        if self.turn is not None:
             self.turn.remove_engine(communicator.engine.steps.c)
         communicator.engine.leave(now)
         if communicator.in_progress:

@@ -7,7 +7,6 @@ the key, and the file if the value comes from there.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import ipaddress
 import tomllib
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from softnic import codecs
+from softnic.arguments import ShowVersion
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.nic import Mode
@@ -72,15 +72,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Path of the control socket."""
     wire: str = f"0.0.0.0:{DEFAULT_PORT}"
     name: str = ""
-    """Empty: the IP."""
+    """Name that the commands show; empty: the IP."""
     vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 1
     mtu: Annotated[int, Meta(ge=576, le=9000)] = 1500
     """Bytes of IPv4 in a frame."""
     mode: Mode = "fill"
     congestion: str = TcpConfig().congestion
     """Congestion control algorithm of streams that do not set TCP_CONGESTION."""
-    fast_path: bool = TcpConfig().fast_path
-    """Loss-free streams are processed in C; false: in Python, with the same frames (softnic/tcp/fast_path.py)."""
     poll: str = ""
     """After a turn the NIC polls its sockets for this time before it sleeps, which shortens round trips on hosts with a
     core to spare; empty: it sleeps at once."""
@@ -100,13 +98,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A peer that is silent, or an application that is stopped, for this time is lost; `off`: never."""
     watchdog: str = ""
     """The stall watchdog ends the NIC when its event loop has hung for this time; `off`: never; empty: `peer_timeout`,
-    and at least MIN_WATCHDOG_S."""
+    and at least 2 s."""
     peers: dict[str, str] = {}
-    """Node IP to HOST:PORT."""
+    """The other nodes, and the UDP addresses of their NICs."""
     hosts: dict[str, str] = {}
     """Names of nodes, for applications' name resolution, to IP."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "bounded:10"})
-    """ToS to codec."""
+    """Codecs by tag (ToS), for streams whose program names none."""
     emulation: dict[str, str] = {}
     metrics: str = ""
     """HOST:PORT at which metrics are served over HTTP; empty: nowhere."""
@@ -266,7 +264,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--log-format", metavar="FORMAT", help=text)
     flags.add_argument("--ready-fd", type=int, metavar="N", help="file descriptor to write a byte to when ready")
     flags.add_argument("--verbose", action="store_true", help="log every stream")
-    flags.add_argument("--version", action="version", version=f"softnicd {_version()}")
+    flags.add_argument("--version", action=ShowVersion)
     return flags
 
 
@@ -280,8 +278,6 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
-    text = "process all streams in Python: the same frames, more slowly (SOFTNIC_FAST_PATH=0 does the same)"
-    flags.add_argument("--no-fast-path", action="store_const", const=False, dest="fast_path", help=text)
     text = "declare a peer or a stopped application lost after this time; off: never (4s)"
     flags.add_argument("--peer-timeout", metavar="TIME", help=text)
     flags.add_argument("--patience", metavar="TIME", dest="peer_timeout", help=argparse.SUPPRESS)
@@ -297,13 +293,6 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--host", action="append", type=_pair, metavar="NAME=IP", dest="hosts", help=text)
     text = "codec of a tag; may be repeated (0x28=bounded:10)"
     flags.add_argument("--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help=text)
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("softnic")
-    except importlib.metadata.PackageNotFoundError:
-        return "(run from its source tree, not installed)"
 
 
 def load(arguments: argparse.Namespace) -> Config:

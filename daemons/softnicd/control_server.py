@@ -1,8 +1,9 @@
 """Control server: accepts clients at the control socket and turns packets into requests and replies.
 
-The socket has mode 0600, and only processes of the owner or root are served. Each packet gets one reply, whatever it
-contains. A file descriptor passed with a request belongs to its handler, and is closed if the request is refused. A
-client that does not read its replies is disconnected.
+The socket has mode 0600, and only processes of the owner or root are served. A client may share its connection with
+processes that it starts, which then have fewer rights (inherited.py). Each packet gets one reply, whatever it contains.
+A file descriptor passed with a request belongs to its handler, and is closed if the request is refused. A client that
+does not read its replies is disconnected.
 
 One file descriptor is reserved for control connections. When no other is free, clients take turns on it, so that a NIC
 that has run out of file descriptors still answers.
@@ -24,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -34,6 +36,8 @@ MAX_CLIENTS = 4096
 MAX_PER_PROCESS = 128
 """Connections of one process, which needs one or two. Processes of other PID namespaces cannot be distinguished and
 have MAX_CLIENTS / 2 in all."""
+MAX_INHERITED = MAX_CLIENTS // 2
+"""Connections of processes that inherited one, which may be other users'."""
 CHECK_INTERVAL_S = 0.5
 """Between checks that the control socket still exists."""
 ACCEPT_RETRY_S = 0.2
@@ -46,9 +50,16 @@ _RECEIVE = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 
 log = logging.getLogger("softnicd")
 
-Answer = Callable[[control.Request, int | None, object], control.Reply]
-"""Takes a request, the file descriptor passed with it, and the client. It owns the file descriptor unless it raises
-OSError to refuse."""
+
+class Answers(Protocol):
+    """Take a request, the file descriptor passed with it, and the client. They own the file descriptor unless they
+    raise OSError to refuse."""
+
+    def answer(self, request: control.Request, fd: int | None, client: object) -> control.Reply: ...
+
+    def answer_inherited(
+        self, request: control.Request, fd: int | None, client: object, is_stranger: bool
+    ) -> control.Reply: ...
 
 
 @dataclass(slots=True)
@@ -75,19 +86,23 @@ class ControlServer:
     def __init__(
         self,
         path: str,
-        answer: Answer,
+        answers: Answers,
         on_disconnect: Callable[[object], None],
         event_log: EventLog,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path = path
         self.counters = ControlCounters()
-        self._answer = answer
+        self._answers = answers
         self._on_disconnect = on_disconnect
         self._event_log = event_log
         self._loop = loop
         self._clients: dict[socket.socket, int] = {}
         """Process id of each."""
+        self._shared: set[object] = set()
+        """Those that child processes inherit."""
+        self._inherited: dict[object, bool] = {}
+        """Those of processes that inherited one; whether these are other users'."""
         self._per_process: Counter[int] = Counter()
         self._reserve_fd: int | None = None
         """Closed to accept a client when no other file descriptor is free."""
@@ -190,18 +205,43 @@ class ControlServer:
                 self._reserved_client = None
 
     def _admit(self, client: socket.socket) -> None:
-        pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        client.setblocking(False)
-        if uid not in (0, os.geteuid()):
+        pid, is_stranger = _peer(client)
+        if is_stranger:
             self.counters.control_other_users += 1
             _refuse(client, errno.EACCES, "a NIC serves the user it runs as, and root")
-        elif (refusal := self._too_many(pid)) is not None:
+        else:
+            self._take(client, pid)
+
+    def _take(self, client: socket.socket, pid: int) -> bool:
+        """Serves a client from now on, unless there are too many; returns whether it does."""
+        client.setblocking(False)
+        if (refusal := self._too_many(pid)) is not None:
             self.counters.control_overflow += 1
             _refuse(client, *refusal)
-        else:
-            self._clients[client] = pid
-            self._per_process[pid] += 1
-            self._loop.add_reader(client, self._serve, client)
+            return False
+        self._clients[client] = pid
+        self._per_process[pid] += 1
+        self._loop.add_reader(client, self._serve, client)
+        return True
+
+    def _inherit(self, packet: memoryview, fd: int | None, flags: int) -> None:
+        """Takes a packet of a shared connection: another client, or nothing."""
+        self.counters.control_requests += 1
+        try:
+            request = self._request(packet, bool(flags & socket.MSG_TRUNC))
+            if not isinstance(request, control.Inherit) or fd is None or not _is_packets(fd):
+                raise OSError(errno.EINVAL, "a shared connection takes Inherit alone")
+        except OSError:
+            self.counters.control_refused += 1
+            _close(fd)
+            return
+        client = socket.socket(fileno=fd)
+        pid, is_stranger = _peer(client)
+        if len(self._inherited) >= MAX_INHERITED:
+            self.counters.control_overflow += 1
+            _refuse(client, errno.ENFILE, f"the NIC has {MAX_INHERITED} control connections of this kind already")
+        elif self._take(client, pid):
+            self._inherited[client] = is_stranger
 
     def _too_many(self, pid: int) -> tuple[int, str] | None:
         """The errno and reason to refuse another connection of this process; None: it is accepted."""
@@ -214,6 +254,8 @@ class ControlServer:
 
     def _drop(self, client: socket.socket) -> None:
         self._loop.remove_reader(client)
+        self._shared.discard(client)
+        self._inherited.pop(client, None)
         pid = self._clients.pop(client, None)
         if pid is not None:
             self._per_process[pid] -= 1
@@ -235,11 +277,20 @@ class ControlServer:
             _close(fd)
             self._drop(client)
             return
-        reply = self._reply(memoryview(self._buffer)[:size], fd, flags, client)
+        packet = memoryview(self._buffer)[:size]
+        if client in self._shared:
+            self._inherit(packet, fd, flags)
+            return
+        malformed = self.counters.control_malformed
+        reply = self._reply(packet, fd, flags, client)
         try:
             client.send(control.encode(reply), socket.MSG_DONTWAIT)
         except OSError:
             self.counters.control_overflow += 1
+            self._drop(client)
+            return
+        # A process that passes both ends of its pair would have the NIC answer its own replies for ever.
+        if client in self._inherited and self.counters.control_malformed > malformed:
             self._drop(client)
 
     def _reply(self, packet: memoryview, fd: int | None, flags: int, client: object) -> control.Reply:
@@ -262,6 +313,17 @@ class ControlServer:
         _close(fd)
         return failed
 
+    def _answer(self, request: control.Request, fd: int | None, client: object) -> control.Reply:
+        """Raises OSError to refuse."""
+        if client in self._inherited:
+            return self._answers.answer_inherited(request, fd, client, self._inherited[client])
+        if not isinstance(request, control.ShareConnection):
+            return self._answers.answer(request, fd, client)
+        if fd is not None:
+            raise OSError(errno.EINVAL, "ShareConnection takes no file descriptor")
+        self._shared.add(client)
+        return control.Done()
+
     def _request(self, packet: memoryview, truncated: bool) -> control.Request:
         """Raises OSError (EBADMSG)."""
         why: object = f"it is longer than {control.MAX_MESSAGE} bytes"
@@ -272,6 +334,24 @@ class ControlServer:
                 why = error
         self.counters.control_malformed += 1
         raise OSError(errno.EBADMSG, f"this is not a request: {why}")
+
+
+def _peer(client: socket.socket) -> tuple[int, bool]:
+    """The process id at the other end, and whether it is another user's process: neither the NIC's nor root's."""
+    pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid not in (0, os.geteuid())
+
+
+def _is_packets(fd: int) -> bool:
+    """Whether a file descriptor is a Unix socket of packets."""
+    try:
+        end = socket.socket(fileno=fd)
+    except OSError:
+        return False
+    try:
+        return (end.family, end.type) == (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    finally:
+        end.detach()
 
 
 def _refuse(client: socket.socket, number: int, why: str) -> None:

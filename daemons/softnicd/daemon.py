@@ -1,34 +1,33 @@
 """The NIC of applications: a node whose streams applications open at the control socket.
 
-On the way of the data: a turn (`Daemon._move`) has stream_pump.py pull, the node receive, stream_pump.py deliver, and
-the node send (softnic/nic/node.py).
+Its turns are in turn.py; stream_pump.py serves what they leave of applications' streams.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 from msgspec import to_builtins
 
 from softnic.ipc.collectives_info import QueryCollectives
 from softnic.ipc.control import NicInfo, StreamInfo
 from softnic.ipc.snapshot import CollectiveTotals, StreamTotals
-from softnic.link.udp import VxlanLink
 from softnic.nic.node import Node
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.host import Host
 from softnicd.collectives_report import CollectivesReport
 from softnicd.config import Config
-from softnicd.fast_turn import FastTurn
 from softnicd.handlers import ControlHandlers
 from softnicd.link_setup import drain, nic_info
 from softnicd.pump import Pump
 from softnicd.regions import Regions
-from softnicd.selector import AT_ONCE, Selector
+from softnicd.selector import Selector
 from softnicd.snapshots import collective_totals, connection_totals
 from softnicd.stream_handlers import StreamHandlers
 from softnicd.stream_pump import StreamPump
+from softnicd.turn import NicTurn
 from softnicd.watchdog import Watchdog
 
 
@@ -46,8 +45,9 @@ class Daemon(Pump):
             rng=self._random,
             name=config.label,
             capture=self.capture,
-            config=TcpConfig(
-                congestion=config.congestion, peer_timeout_s=config.peer_timeout_s, fast_path=config.fast_path
+            config=TcpConfig(congestion=config.congestion, peer_timeout_s=config.peer_timeout_s),
+            make_turn=partial(
+                NicTurn, wire=self._wire, emulated=self._emulated, epoll=selector.fileno(), poll_s=config.poll_s
             ),
             **self._nic_options(),
         )
@@ -56,19 +56,16 @@ class Daemon(Pump):
         self.regions = Regions(first_region)
         self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
         self.offloaded = self.streams.offloaded
-        self.fast_turn: FastTurn | None = None
-        if isinstance(self._wire, VxlanLink) and self.host.tcp.config.fast_path:
-            link = (self._wire, self._emulated)
-            self.fast_turn = FastTurn(
-                self.node, *link, self.streams, self.event_log, epoll=selector.fileno(), poll_s=config.poll_s
-            )
-            selector.fast_turn = self.fast_turn
+        assert isinstance(self.node.turn, NicTurn)
+        self.turn_in_c = self.node.turn
         handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
         report = CollectivesReport(config, self.offloaded, self._emulated)
-        self._serve(
-            ControlHandlers(self, {**handlers.by_request, QueryCollectives: report.answer}), self.regions.leave, loop
-        )
+        by_request = {**handlers.by_request, QueryCollectives: report.answer}
+        answers = ControlHandlers(self, by_request, identity_of=self.streams.table.identity)
+        self._serve(answers, self.regions.leave, loop)
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
+        self.turn_in_c.serve(self.streams, self.event_log, self._watchdog.check_own_stall)
+        selector.turn_in_c = self.turn_in_c
         if config.peers:
             self.host.begin(self.now())
         self.wake()
@@ -87,8 +84,7 @@ class Daemon(Pump):
         return collective_totals(self.offloaded, self.now())
 
     def counters(self) -> dict[str, int]:
-        if self.fast_turn is not None:
-            self.fast_turn.count()
+        self.turn_in_c.count()
         own = (self.regions.counters, self.offloaded.counters)
         return {**self.node.counters(), **super().counters(), **to_builtins(own[0]), **to_builtins(own[1])}
 
@@ -104,31 +100,9 @@ class Daemon(Pump):
         self.wake()
 
     def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
-        streams, offloaded, node = self.streams, self.offloaded, self.node
-        fast = self.fast_turn
-        if fast is not None:
-            fast.give_back()
         self._on_events(events)
-        if streams.has_input:
-            streams.pull(now)
-        node.receive(now)
-        if streams.has_output:
-            streams.deliver(now)
-        if offloaded:
-            self._watchdog.check_own_stall()
-            offloaded.advance(now)
-        if fast is not None:
-            fast.output(now)
-        node.send(now)
-        if offloaded:
-            offloaded.report(now)
-        if fast is not None:
-            fast.take_over()
-        if streams.has_work or offloaded.has_work or (fast is not None and fast.has_work):
-            return AT_ONCE
-        timers = None if fast is None else fast.next_timer()
-        times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None, timers)
-        return min((time for time in times if time is not None), default=None)
+        self.turn_in_c.step(now)
+        return None  # the turn itself knows when it goes on
 
     def _on_events(self, events: list[tuple[int, int]]) -> None:
         """Dispatches epoll's events; those of asyncio's own file descriptors are ignored."""
@@ -138,7 +112,7 @@ class Daemon(Pump):
             if stream is not None:
                 self.streams.on_event(stream, mask)
             elif fd == self._wire_fd:
-                self._wire.readable = True
+                self.turn_in_c.c.wire_readable = True
             else:
                 self.offloaded.handle(fd, mask)
 

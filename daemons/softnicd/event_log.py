@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from softnic.ipc.control import NicEvent
 from softnic.packet import ipv4
 from softnic.tcp.liveness import PeerFound, PeerLost
+from softnic.terminal import printable
 
 MAX_EVENTS = 100
 """As many as fit into a NicStats beside its streams."""
@@ -67,7 +68,7 @@ class EventLog:
 
     def record(self, text: str, level: int = logging.WARNING, topic: str = "") -> None:
         """Records an event. The same text as the last event's increments that event's count."""
-        text = text[:MAX_TEXT]
+        text = printable(text[:MAX_TEXT])
         last = self._events[-1] if self._events else None
         if last is not None and last.text == text:
             self._events[-1] = NicEvent(self._clock(), text, last.count + 1)

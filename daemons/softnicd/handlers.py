@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ import msgspec
 from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnicd.event_log import EventLog
+from softnicd.inherited import Identity, proves
 
 PAGE = 100
 """Streams in one NicStats: as many as fit into a packet."""
@@ -52,10 +54,18 @@ class ControlHandlers:
     """Answers for a NIC.
 
     `others` has the handlers of requests beside those of every NIC; `refusal` is the error for requests without one.
+    `identity_of` returns the identity of a stream, None if it has none.
     """
 
-    def __init__(self, nic: ControlledNic, others: Mapping[type, Handler], refusal: str = "") -> None:
+    def __init__(
+        self,
+        nic: ControlledNic,
+        others: Mapping[type, Handler],
+        refusal: str = "",
+        identity_of: Callable[[int], Identity | None] = lambda _number: None,
+    ) -> None:
         self._nic = nic
+        self._identity_of = identity_of
         self._refusal = refusal
         self._by_request: dict[type, Handler] = {
             control.QueryNic: self._hello,
@@ -63,6 +73,7 @@ class ControlHandlers:
             control.Capture: self._capture,
             control.AddPeer: self._add_peer,
             control.Resolve: self._resolve,
+            control.QueryNames: self._names,
             **others,
         }
 
@@ -77,6 +88,16 @@ class ControlHandlers:
             raise OSError(errno.EOPNOTSUPP, self._refusal)
         self._nic.catch_up()
         return handler(request, fd, client)
+
+    def answer_inherited(
+        self, request: control.Request, fd: int | None, client: object, is_stranger: bool
+    ) -> control.Reply:
+        """Answers a process that inherited its connection; `is_stranger`: another user's. Raises OSError to refuse."""
+        is_proof = proves(request, fd, is_stranger, self._identity_of)
+        reply = self.answer(request, None if is_proof else fd, client)
+        if is_proof and fd is not None:
+            os.close(fd)
+        return reply
 
     def _hello(self, request: control.QueryNic, _fd: int | None, _client: object) -> control.NicInfo:
         if request.version != control.VERSION:
@@ -113,6 +134,9 @@ class ControlHandlers:
             if wanted in (name.lower(), address):
                 return control.Resolved(name, address)
         raise OSError(errno.ENOENT, f"the NIC knows no node {request.name!r}")
+
+    def _names(self, _request: control.QueryNames, _fd: int | None, _client: object) -> control.NodeNames:
+        return control.NodeNames(dict(self._nic.names()))
 
 
 def address_of(text: str) -> int:

@@ -1,8 +1,8 @@
 """Metrics of a NIC as OpenMetrics text, from one snapshot. It needs prometheus-client, which nothing else imports.
 
 Names follow Prometheus' conventions: base units, `_total` for counters, and labels whose values are bounded: kinds and
-reasons of this file, states of TCP, and the addresses of at most 32 nodes (native/flow_totals.h). There is no label for
-a connection: `softnic stat` shows single ones.
+reasons of this file, states of TCP, and the addresses of at most 32 nodes (native/tcp/flow_totals.h). There is no label
+for a connection: `softnic stat` shows single ones.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Pump(ABC):
         self, handlers: ControlHandlers, on_disconnect: Callable[[object], None], loop: asyncio.AbstractEventLoop
     ) -> None:
         """Opens the control socket and starts the turns. Raises OSError."""
-        self.server = ControlServer(self.config.control, handlers.answer, on_disconnect, self.event_log, loop)
+        self.server = ControlServer(self.config.control, handlers, on_disconnect, self.event_log, loop)
         self._selector.epoll.register(self._wire_fd, select.EPOLLIN)
         self._wire.readable = False
         self._selector.turn = self.turn
@@ -142,9 +142,10 @@ class Pump(ABC):
 
     async def serve_metrics(self, address: tuple[str, int]) -> None:
         """Serves metrics over HTTP until `close`. Raises OSError, and ValueError without prometheus-client."""
-        from softnicd.metrics_server import MetricsServer  # most NICs serve none
+        from softnicd.metrics import Exposition  # most NICs serve none
+        from softnicd.metrics_server import MetricsServer
 
-        self._metrics = MetricsServer(self.summary, self.event_log)
+        self._metrics = MetricsServer(self.summary, Exposition().text, self.event_log, asyncio.get_running_loop())
         self.metrics_address = await self._metrics.open(address)
 
     def describe(self) -> NicInfo:

@@ -27,12 +27,12 @@ _MAX_EVENTS = 256
 """Of one poll."""
 
 
-class QuickTurns(Protocol):
-    """Turns in C (fast_turn.py)."""
+class TurnsInC(Protocol):
+    """Turns in C (turn.py)."""
 
     @property
     def can_run(self) -> bool:
-        """Whether nothing waits for Python."""
+        """Whether `wait` may be called now."""
 
     def wait(self, until: float) -> tuple[list[tuple[int, int]], float]:
         """Waits for events and takes turns. Returns the events that are left, and when `turn` is due."""
@@ -46,8 +46,8 @@ class Selector(selectors.EpollSelector):
         self.epoll = select.epoll.fromfd(os.dup(self.fileno()))
         """The same epoll instance, for file descriptors that are not asyncio's."""
         self.turn: Turn | None = None
-        self.fast_turn: QuickTurns | None = None
-        """Waits and takes turns in C while nothing needs `turn`."""
+        self.turn_in_c: TurnsInC | None = None
+        """Waits and takes turns in C, until there are events for `turn`."""
         self.due = NEVER
         """When the next turn is due without an event."""
         self._fds = ffi.new("int32_t[]", _MAX_EVENTS)
@@ -89,8 +89,8 @@ class Selector(selectors.EpollSelector):
     def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
         """Waits for events, at most `timeout` and until the next turn is due. Raises OSError."""
         wait = NEVER if timeout is None else max(0.0, timeout)
-        if self.fast_turn is not None and self.due > AT_ONCE and self.fast_turn.can_run:
-            events, self.due = self.fast_turn.wait(time.monotonic() + wait)
+        if self.turn_in_c is not None and self.due > AT_ONCE and self.turn_in_c.can_run:
+            events, self.due = self.turn_in_c.wait(time.monotonic() + wait)
             return events
         if self.due != NEVER:
             wait = min(wait, max(0.0, self.due - time.monotonic())) if self.due > AT_ONCE else 0.0

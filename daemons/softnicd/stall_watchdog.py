@@ -1,4 +1,4 @@
-"""Stall watchdog: a process that ends a stopped or hung NIC (native/stall_watchdog.h).
+"""Stall watchdog: a process that ends a stopped or hung NIC (native/watchdog/watchdog.h).
 
 The NIC increments a heartbeat in memory that both share from its event loop. It replaces a watchdog process that has
 ended or was stopped itself; if the replacement ends at once, the next one is started after a growing delay.

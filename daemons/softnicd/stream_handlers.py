@@ -20,8 +20,6 @@ from softnicd.stream_pump import StreamPump
 from softnicd.stream_table import MAX_STREAMS
 from softnicd.streams import Stream
 
-MAX_WRITE_BLOCKER = 64 << 20
-
 _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
@@ -39,6 +37,12 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): ("keepalive_interval_s", 1, 32767),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): ("keepalive_count", 1, 127),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): ("user_timeout_ms", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_SYNCNT): ("syn_count", 1, 127),
+    (socket.IPPROTO_TCP, socket.TCP_LINGER2): ("linger2_s", -(2**31), 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP): ("window_clamp", -(2**31), 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT): ("notsent_lowat", -(2**31), 2**31),
+    (socket.IPPROTO_IP, control.IP_MTU_DISCOVER): ("mtu_discover", 0, 5),
+    (socket.IPPROTO_IP, control.IP_RECVERR): ("receive_errors", -(2**31), 2**31),
 }
 """The setting of each numeric option and its range, as in tcp(7)."""
 _OFFLOADED_SETTINGS = frozenset(
@@ -83,8 +87,9 @@ class StreamHandlers:
 
     # -- opening -----------------------------------------------------------------------------------------------------
 
-    def _open(self, _request: control.Open, fd: int | None, client: object) -> control.Opened:
+    def _open(self, request: control.Open, fd: int | None, client: object) -> control.Opened:
         stream = self._add(self._checked_fd(fd), client)
+        stream.identity = request.inode, request.cookie
         return control.Opened(stream.number, ipv4.text(stream.ip), stream.port)
 
     def _bind(self, request: control.Bind, fd: int | None, client: object) -> control.Opened:
@@ -134,14 +139,16 @@ class StreamHandlers:
         if not 0 <= request.backlog <= 0xFFFF:
             raise OSError(errno.EINVAL, "a backlog is from 0 to 65535")
         if stream.listener is None:
-            self._streams.listen(stream, request.backlog)
+            try:
+                self._streams.listen(stream, request.backlog)
+            except OSError:
+                stream.discard_unsent()
+                raise
         else:
-            stream.listener.backlog = request.backlog
+            stream.listener.set_backlog(request.backlog)
         return control.Opened(stream.number, ipv4.text(stream.ip), stream.port)
 
     def _connect(self, request: control.Connect, fd: int | None, client: object) -> control.Opened:
-        if not 0 <= request.write_blocker <= MAX_WRITE_BLOCKER:
-            raise OSError(errno.EINVAL, f"write_blocker is from 0 to {MAX_WRITE_BLOCKER} bytes")
         if not request.stream:
             self._check_target(request, 0)
             stream = self._add(self._checked_fd(fd), client)
@@ -159,12 +166,11 @@ class StreamHandlers:
             self._check_target(request, stream.ip)
             return self._start(stream, request)
         except OSError:
-            stream.write_blocker = request.write_blocker
-            stream.discard_write_blocker()
+            stream.discard_unsent()
             raise
 
     def _start(self, stream: Stream, request: control.Connect) -> control.Opened:
-        self._streams.connect(stream, (address_of(request.address), request.port), request.write_blocker)
+        self._streams.connect(stream, (address_of(request.address), request.port))
         assert stream.connection is not None
         address, port = stream.connection.local
         if stream.loopback is not None:
@@ -177,7 +183,8 @@ class StreamHandlers:
         if ipv4.is_loopback(bound) and not ipv4.is_loopback(address) and address != self._streams.host.ip:
             raise OSError(errno.EINVAL, f"a socket bound to {ipv4.text(bound)} reaches only its own node")
         if not address or not port:
-            raise OSError(errno.EADDRNOTAVAIL, f"nothing can listen at {request.address}:{port}")
+            number = errno.ECONNREFUSED if address else errno.EADDRNOTAVAIL
+            raise OSError(number, f"nothing can listen at {request.address}:{port}")
         if not ipv4.is_host(address) and not ipv4.is_loopback(address):
             raise OSError(
                 errno.EHOSTUNREACH, f"no route to {request.address}:{port}: it is not the address of one host"
@@ -233,12 +240,13 @@ class StreamHandlers:
         if not _is_unix(fd, socket.SOCK_SEQPACKET):
             raise OSError(errno.EINVAL, "a work queue's socket is one end of a Unix pair of packets")
         sides = [request.control, request.data, *filter(None, (request.messages, request.compressed))]
-        numbers = [number for side in sides for number in side if number]
-        if len(sides) == 3 or len(set(map(len, sides))) > 1 or len(set(numbers)) != len(numbers):
+        given = [*sides, *filter(None, (request.process,))]
+        numbers = [number for side in given for number in side if number]
+        if len(sides) == 3 or len(set(map(len, given))) > 1 or len(set(numbers)) != len(numbers):
             raise OSError(errno.EINVAL, "a communicator has two streams to each rank, or four")
-        streams = [[self._stream(number) if number else None for number in side] for side in sides]
+        streams = [[self._stream(number) if number else None for number in side] for side in given]
         try:
-            self._streams.join(fd, request.rank, streams)
+            self._streams.join(fd, request.rank, streams[: len(sides)], *streams[len(sides) :])
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
         return control.Done()
@@ -271,4 +279,4 @@ def _changed_settings(option: tuple[int, int], value: int | str) -> dict[str, An
     name, least, most = _OPTIONS[option]
     if not isinstance(value, int) or not least <= value <= most:
         raise OSError(errno.EINVAL, f"{name} is a number from {least} to {most}, not {value!r}")
-    return {name: value}
+    return {name: control.as_kept(*option, value)}

@@ -1,7 +1,7 @@
-"""Stream pump: moves bytes and connections between applications' streams and TCP.
+"""Stream pump: what turns leave of applications' streams: connections, ends, errors, and bytes that go with them.
 
-Applications' bytes are pulled first, then received bytes and TCP's events are delivered; `daemon.Daemon` says when.
-A failure of one stream ends that stream only. On the way of the data this file calls streams.py in both directions.
+Applications' bytes are pulled first, then received bytes and TCP's events are delivered; turn.py says when. A failure
+of one stream ends that stream only.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from softnic.tcp.liveness import PeerFound, PeerLost
 from softnic.tcp.state import State
 from softnicd.collectives import OffloadedCollectives
 from softnicd.event_log import EventLog
+from softnicd.inherited import identity
 from softnicd.regions import Regions
 from softnicd.stream_table import StreamTable
 from softnicd.streams import Stream
@@ -56,8 +57,6 @@ class StreamPump:
         self._node = node
         self._regions = regions
         self._event_log = event_log
-        self.full: set[Stream] = set()
-        """Streams whose applications did not take all bytes in this turn."""
         self.pulling: set[Stream] = set()
         """Streams with bytes that TCP may take."""
 
@@ -142,8 +141,6 @@ class StreamPump:
                 self.offloaded.touch(stream)
             elif isinstance(event, Readable):
                 stream.push()
-                if stream.blocked and stream.in_table:
-                    self.full.add(stream)
             elif isinstance(event, Closed):
                 self._on_closed(stream, event.errno, now)
             else:
@@ -153,7 +150,7 @@ class StreamPump:
 
     def _on_closed(self, stream: Stream, error: int, now: float) -> None:
         stream.push()
-        if error and stream.write_blocker and not stream.hung_up and stream.discard_write_blocker():
+        if error and stream.write_blocker and not stream.hung_up and stream.discard_unsent():
             self.table.fail_connect(stream, now)  # the application may connect again
         elif error and stream.blocked and not stream.hung_up:
             # What arrived before the error can be read, as with the kernel's sockets. Writers get the error at once.
@@ -166,20 +163,20 @@ class StreamPump:
 
     # -- streams ---------------------------------------------------------------------------------------------------
 
-    def connect(self, stream: Stream, target: tuple[int, int], write_blocker: int) -> None:
+    def connect(self, stream: Stream, target: tuple[int, int]) -> None:
         """Starts a connection. Raises OSError."""
         now = self.now()
         (ip, port), own = target, self.host.ip
         inward = ipv4.is_loopback(ip) or ipv4.is_loopback(stream.ip)
         stream.loopback = (stream.ip or LOOPBACK, ip) if inward else None
-        stream.write_blocker = write_blocker
+        stream.write_blocker = stream.unread()
         self.table.attach(stream, self.host.connect(own if ipv4.is_loopback(ip) else ip, port, now, stream.port))
         stream.apply(now)
         log.debug("stream %d connects to %s:%d", stream.number, ipv4.text(target[0]), target[1])
 
     def listen(self, stream: Stream, backlog: int) -> None:
         """Raises OSError."""
-        listener = self.host.listen(stream.ip, stream.port, backlog, self.now())
+        listener = self.host.listen(stream.ip, stream.port, backlog, self.now(), stream.unaccepted)
         stream.listen(listener)
         stream.apply(self.now())
         self.table.by_listener[listener] = stream
@@ -188,7 +185,7 @@ class StreamPump:
     def _hand_over(self, listening: Stream) -> None:
         """Hands an application the connections that it is ready to accept."""
         listener = listening.listener
-        while listener is not None and (connection := self._acceptable(listening)) and listening.takes_record():
+        while listener is not None and (connection := self._acceptable(listening)) and listening.takes_connection():
             try:
                 if self.table.full:
                     raise OSError(errno.ENOBUFS, "too many streams")
@@ -201,14 +198,15 @@ class StreamPump:
             listener.queue.remove(connection)  # after all that may fail for lack of memory
             now = self.now()
             stream.pid = listening.pid
+            stream.identity = identity(application_end.fileno())
             stream.loopback = self.table.loopback_of(connection)
             self.table.attach(stream, connection)
             stream.apply(now)
             with application_end:
                 try:
-                    stream.mark_unaccepted()
                     peer = stream.loopback[1] if stream.loopback else connection.peer[0]
-                    listening.send_accepted(stream.number, (peer, connection.peer[1]), application_end)
+                    stream.introduce((peer, connection.peer[1]), listening)
+                    listening.send_accepted(application_end)
                 except OSError:  # the application has closed its end meanwhile
                     connection.abort(now)
                     self.drop(stream, now)
@@ -217,6 +215,17 @@ class StreamPump:
             self.pulling.add(stream)
             if connection.state is State.CLOSED:  # it failed in the backlog; the application learns why from its status
                 self.drop(stream, now)
+
+    def _offer_again(self, stream: Stream) -> None:
+        """Hands over a connection again whose file descriptor was closed before the application had accepted it."""
+        connection, listening = stream.connection, stream.accepted_at
+        assert connection is not None
+        assert listening is not None
+        assert listening.listener is not None
+        self.pulling.discard(stream)
+        self.table.withdraw(stream)
+        listening.listener.queue.appendleft(connection)
+        self._hand_over(listening)
 
     def _acceptable(self, listening: Stream) -> Connection | None:
         """Returns the first connection that may be accepted: with TCP_DEFER_ACCEPT, one that has data."""
@@ -227,7 +236,7 @@ class StreamPump:
             return listener.queue[0]
         for connection in listener.queue:
             due = connection.unacked_since + defer_s  # nothing was sent since the handshake
-            if connection.received or connection.eof or connection.state is State.CLOSED or self.now() >= due:
+            if connection.rcv.unread or connection.eof or connection.state is State.CLOSED or self.now() >= due:
                 return connection
             self.retry_at = due if self.retry_at is None else min(self.retry_at, due)
         return None
@@ -240,6 +249,9 @@ class StreamPump:
                 return
 
     def _on_application_close(self, stream: Stream, now: float) -> None:
+        if stream.was_not_accepted:
+            self._offer_again(stream)
+            return
         if stream.listener is not None:
             stream.listener.close(now)
         stream.close_connection(now)
@@ -287,11 +299,11 @@ class StreamPump:
 
     # -- collectives -----------------------------------------------------------------------------------------------
 
-    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
+    def join(
+        self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]], process: Sequence[Stream | None] = ()
+    ) -> None:
         """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""
         for stream in chain.from_iterable(streams):
-            if stream is not None:
-                stream.take_kept()
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
-        self.offloaded.join(fd, rank, streams, self.now())
+        self.offloaded.join(fd, rank, streams, self.now(), process)

@@ -8,18 +8,20 @@ import select
 import socket
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import msgspec
 
 from softnic import codecs
-from softnic.ipc.control import AutoInfo, StreamInfo
+from softnic.ipc.control import MAX_SENT_CODECS, AutoInfo, StreamInfo
 from softnic.nic.flows import NicFlow, agreed
 from softnic.nic.node import Node
 from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
 from softnic.tcp.state import State
+from softnicd.inherited import Identity
 from softnicd.link_setup import codec_numbers
 from softnicd.streams import Settings, Stream
 
@@ -40,7 +42,7 @@ class _Closed:
 
 
 class Ports(Protocol):
-    """The ports of a fast turn."""
+    """The ports of a turn."""
 
     def add(self, stream: Stream) -> None:
         """A stream has a connection."""
@@ -100,6 +102,11 @@ class StreamTable:
         self._poller.unregister(stream.socket.fileno())
         stream.socket.detach()
 
+    def withdraw(self, stream: Stream) -> None:
+        """Closes a stream that was never accepted. Its connection stays."""
+        self._remove(stream)
+        stream.close()
+
     def drop(self, stream: Stream, now: float) -> None:
         """Closes a stream that is over, and remembers its state."""
         closed = self._closed[stream.number] = _Closed(stream)
@@ -128,7 +135,6 @@ class StreamTable:
 
     def detach(self, stream: Stream) -> None:
         """Has Python alone move the bytes of a stream."""
-        stream.take_kept()
         if self.ports is not None:
             self.ports.remove(stream)
 
@@ -165,6 +171,13 @@ class StreamTable:
         closed = self._closed.get(number)
         return None if closed is None else closed.stream.settings
 
+    def identity(self, number: int) -> Identity | None:
+        """The identity of the application's end of a stream, closed ones included."""
+        stream = self.streams.get(number)
+        if stream is None and number in self._closed:
+            stream = self._closed[number].stream
+        return None if stream is None else stream.identity
+
     def loopback_of(self, connection: Connection) -> tuple[int, int] | None:
         """The addresses of an accepted connection, if the stream that opened it used a loopback address."""
         (ip, port), (_, peer_port) = connection.local, connection.peer
@@ -189,7 +202,7 @@ class StreamTable:
             state = "BOUND" if stream.listener is None else "LISTEN"
             local = (ipv4.text(stream.ip), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
-        tcp = connection.info(now)
+        tcp, unread = connection.info(now), stream.unread()
         flow: NicFlow | None = connection.nic
         peer_codecs = agreed(connection, self._node.nic.codecs)
         return StreamInfo(
@@ -207,7 +220,7 @@ class StreamTable:
             0 if flow is None else flow.wire_bytes_received,
             0 if flow is None else flow.offload_original_bytes_sent,
             0 if flow is None else flow.offload_encoded_bytes_sent,
-            tcp.send_queue,
+            tcp.send_queue + unread,
             tcp.receive_queue,
             tcp.retransmits,
             tcp.srtt,
@@ -218,12 +231,20 @@ class StreamTable:
             _auto(self._codec(stream), peer_codecs, flow) if connection.rcv.rcv_nxt else None,
             tcp.congestion,
             closed=stream.hung_up,
+            sent_codecs=self._sent_codecs(connection),
+            notsent=tcp.notsent + unread,
         )
 
     def _codec(self, stream: Stream) -> str:
         offloads = self._node.nic.offloads
         tos = stream.settings.tos
         return (stream.settings.codec or offloads.codecs[tos & 0xFC]) if offloads.selects(tos) else ""
+
+    def _sent_codecs(self, connection: Connection) -> list[str]:
+        offloads = self._node.nic.offloads
+        tags = (tag for tag in connection.snd.buffer.tags if offloads.selects(tag.tos))
+        found = dict.fromkeys(tag.codec or offloads.codecs[tag.tos & 0xFC] for tag in tags)
+        return list(islice(found, MAX_SENT_CODECS))
 
 
 def _names(stream: Stream, connection: Connection) -> tuple[tuple[str, int], tuple[str, int]]:

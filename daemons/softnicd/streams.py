@@ -6,8 +6,8 @@ TCP's received data into the file descriptor (`push`). What cannot proceed waits
 its socket (TCP's buffer is full), the peer's bytes in TCP (the application does not read), connections in TCP's backlog
 (the application does not accept).
 
-On the way of the data: `pull` follows softnic/socket/transfer.py and precedes softnic/tcp/connection.py; `push` is the
-reverse.
+The turn reads and writes in C (native/nic/port.c). `pull` and `push` do the same where there is more to it: a
+connection that is not open yet, bytes to be discarded, a buffer that has to grow, the end of a direction, an error.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import array
 import contextlib
 import errno
 import fcntl
-import itertools
 import select
 import socket
 import struct
 import termios
 from dataclasses import dataclass
 
-from softnic._flow import PortFields
+from softnic._fields import PortFields
 from softnic._native import ffi, lib
 from softnic.ipc.control import (
     ACCEPT_MARK,
@@ -31,7 +30,10 @@ from softnic.ipc.control import (
     KEEPALIVE_COUNT,
     KEEPALIVE_IDLE_S,
     KEEPALIVE_INTERVAL_S,
+    LINGER2_S,
+    MTU_DISCOVER,
     STREAM_BUFFER,
+    SYN_COUNT,
     StreamInfo,
 )
 from softnic.packet.ipv4 import DEFAULT_TTL
@@ -39,11 +41,10 @@ from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
 from softnic.tcp.state import HANDSHAKE, State
+from softnicd.inherited import Identity
 
-READ_BYTES = 256 << 10
+READ_BYTES: int = lib.SN_READ_BYTES
 """Of one read: the size of a super-segment."""
-_MAX_VIEWS = 64
-"""Buffers of one sendmsg."""
 _SCRATCH = bytearray(READ_BYTES)
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _DONTWAIT = socket.MSG_DONTWAIT
@@ -77,6 +78,13 @@ class Settings:
     """A connection is accepted once it has data, or after this time."""
     max_segment: int = 0
     ttl: int = DEFAULT_TTL
+    syn_count: int = SYN_COUNT
+    """This one and those that follow have no effect."""
+    linger2_s: int = LINGER2_S
+    window_clamp: int = 0
+    notsent_lowat: int = 0
+    mtu_discover: int = MTU_DISCOVER
+    receive_errors: int = 0
 
     @property
     def reset_on_close(self) -> bool:
@@ -96,16 +104,19 @@ class Settings:
 class Stream(PortFields):
     """`number` names it in the control protocol. It owns `end`, its file descriptor.
 
-    Its state is a port of the fast turn (fast_turn.py), which does the same as `pull` and `push` in C.
+    Its state is a port of the turn (turn.py), which does in C what `pull` and `push` do.
     """
 
     __slots__ = (
+        "accepted_at",
         "c",
         "connection",
         "failure",
+        "identity",
         "ip",
         "listener",
         "loopback",
+        "mark_memory",
         "pid",
         "poller",
         "port",
@@ -133,10 +144,6 @@ class Stream(PortFields):
     """A collective engine reads and writes the connection; the file descriptor carries no bytes."""
     blocked: bool
     """The file descriptor is full; the poller reports when it is writable."""
-    in_table: bool
-    """The fast turn has it."""
-    kept: int
-    """Received bytes that the fast turn keeps for the application; they precede those in `connection.received`."""
 
     def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
         end.setblocking(False)
@@ -153,14 +160,25 @@ class Stream(PortFields):
         """Reserved by bind."""
         self.loopback: tuple[int, int] | None = None
         """Local and peer's address as the application knows them, where one of them is a loopback address."""
+        self.identity: Identity | None = None
+        """Of the application's end; None: not known."""
         self.pid = 0
         """Of the application that opened it, or that listens, for an accepted stream. 0: not known."""
         self.connection: Connection | None = None
         self.listener: Listener | None = None
+        self.mark_memory = 0
+        """Bytes of the kernel's memory that ACCEPT_MARK takes while it waits to be read; 0: not known yet."""
+        self.accepted_at: Stream | None = None
+        """The listening stream of an accepted connection."""
         self.failure: StreamInfo | None = None
         """How the last connect failed, until the next one."""
         self.readable = self.input_open = self.output_open = True
         poller.register(end.fileno(), _EDGES)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether the turn reads and writes it."""
+        return bool(self.c.flow)
 
     @property
     def connecting(self) -> bool:
@@ -218,14 +236,15 @@ class Stream(PortFields):
         connection.shutdown_write()
         return False
 
-    def discard_write_blocker(self) -> bool:
-        """Makes the file descriptor writable after a failed connect. Returns False if bytes were missing."""
+    def discard_unsent(self) -> bool:
+        """Makes the file descriptor of a stream that is not connected writable. Returns False if it has ended."""
+        left, self.write_blocker = self._waiting(), 0
         try:
-            while self.write_blocker:
-                count = self.socket.recv_into(_SCRATCH, min(self.write_blocker, len(_SCRATCH)), _DONTWAIT)
+            while left > 0:
+                count = self.socket.recv_into(_SCRATCH, min(left, len(_SCRATCH)), _DONTWAIT)
                 if not count:
                     return False
-                self.write_blocker -= count
+                left -= count
         except OSError:
             return False
         return True
@@ -235,46 +254,20 @@ class Stream(PortFields):
         connection = self.connection
         if connection is None or self.offloaded:
             return
-        self.take_kept()
-        received = connection.received
-        try:
-            while received and self.output_open:
-                if len(received) == 1:
-                    sent = self.socket.send(received[0], _DONTWAIT)
-                else:
-                    sent = self.socket.sendmsg(list(itertools.islice(received, _MAX_VIEWS)), (), _DONTWAIT)
-                connection.consume(sent)
-        except BlockingIOError:
-            self._set_blocked(True)
-            return
-        except OSError:  # it has closed its end, which the poller may not have reported yet, or shut down reading
-            self.output_open = False
-            self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
-        self._set_blocked(False)
+        buffer = connection.rcv.buffer
+        if buffer.first and self.output_open:
+            taken = lib.sn_port_push(self.c, buffer)
+            if taken > 0:
+                connection.consumed(taken)
+            if taken < 0:  # it has closed its end, which the poller may not have reported yet, or shut down reading
+                self.output_open = False
+                self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
+        self._set_blocked(self.output_open and bool(buffer.first))
         if not self.output_open and not self.hung_up:
-            connection.consume(sum(map(len, received)))
-        elif connection.eof and self.output_open and not received:
+            connection.consume(connection.rcv.unread)
+        elif connection.eof and self.output_open and not buffer.first:
             self.output_open = False
             self.shut(socket.SHUT_WR)
-
-    def take_kept(self) -> None:
-        """Moves what the fast turn keeps to the front of `connection.received`."""
-        connection = self.connection
-        if connection is None or not self.kept:
-            return
-        views = []
-        while (chunk := lib.sn_port_take(self.c)) != ffi.NULL:
-            start, end = chunk.start, chunk.end
-            owner = ffi.gc(chunk, lib.sn_chunk_free)
-            header = ffi.offsetof("sn_chunk", "data")
-            views.append(memoryview(ffi.buffer(owner, header + end))[header + start :])
-        connection.received.extendleft(reversed(views))
-
-    def keep_received(self) -> None:
-        """Has the fast turn keep `connection.received`, the reverse of `take_kept`."""
-        received = () if self.connection is None else self.connection.received
-        while received and not lib.sn_port_keep_copy(self.c, ffi.from_buffer(received[0]), len(received[0])):
-            received.popleft()
 
     def _set_blocked(self, blocked: bool) -> None:
         if blocked != self.blocked:
@@ -292,8 +285,10 @@ class Stream(PortFields):
         return sum(found & mask for _, found in poll.poll(0))
 
     def _waiting(self) -> int:
-        """All bytes that wait in the file descriptor."""
-        fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
+        """All bytes that wait in the file descriptor; 0 if it is closed, or not one of a pair."""
+        _INT[0] = 0
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
         return _INT[0]
 
     def shut(self, how: int) -> None:
@@ -309,13 +304,12 @@ class Stream(PortFields):
         connection, settings = self.connection, self.settings
         if connection is None:
             return
-        self.take_kept()
-        lost = self.left_unread or bool(connection.received)
+        lost = self.left_unread or connection.rcv.unread > 0
         waiting = connection.bytes_written > connection.info(now).bytes_sent
         if self.connecting or settings.reset_on_close or (lost and not waiting):
             connection.abort(now)
         else:
-            connection.consume(sum(map(len, connection.received)))
+            connection.consume(connection.rcv.unread)
             connection.close(now)
 
     def close(self) -> None:
@@ -351,22 +345,41 @@ class Stream(PortFields):
     # -- listening -------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Listener) -> None:
-        """Makes this the stream of a listener: it carries records of accepted connections, two at a time."""
+        """Makes this the stream of a listener: it carries connections, two at a time, and cannot be written."""
         self.listener = listener
+        self.shut(socket.SHUT_RD)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         self.poller.modify(self.socket.fileno(), _EDGES | select.EPOLLOUT)
 
-    def takes_record(self) -> bool:
-        """Whether the application has read most of the records sent."""
+    def unaccepted(self) -> int:
+        """Connections sent that the application has not taken."""
+        with contextlib.suppress(OSError, ValueError):  # closed
+            fcntl.ioctl(self.socket, termios.TIOCOUTQ, _INT)  # memory of the marks that wait, all alike
+            return -(-_INT[0] // self.mark_memory) if self.mark_memory else 0
+        return 0
+
+    def takes_connection(self) -> bool:
+        """Whether the application has taken most of the connections sent."""
         return bool(self._events(select.POLLOUT))
 
-    def mark_unaccepted(self) -> None:
-        """Writes the byte that the application reads when it accepts this stream. Raises OSError."""
-        self.socket.send(ACCEPT_MARK, _DONTWAIT)
+    def introduce(self, peer: tuple[int, int], listening: Stream) -> None:
+        """Writes the record that the application reads when it accepts this stream. Raises OSError."""
+        self.accepted_at = listening
+        self.socket.send(ACCEPTED.pack(self.number, struct.pack("!I", peer[0]), peer[1]), _DONTWAIT)
 
-    def send_accepted(self, number: int, peer: tuple[int, int], application_end: socket.socket) -> None:
-        """Sends the record and the file descriptor of an accepted connection. Raises OSError."""
-        record = ACCEPTED.pack(number, struct.pack("!I", peer[0]), peer[1])
+    def send_accepted(self, application_end: socket.socket) -> None:
+        """Sends the file descriptor of an accepted connection. Raises OSError."""
         application_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
         rights = array.array("i", [application_end.fileno()])
-        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _DONTWAIT)
+        self.socket.sendmsg([ACCEPT_MARK], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _DONTWAIT)
+        if not self.mark_memory:
+            fcntl.ioctl(self.socket, termios.TIOCOUTQ, _INT)
+            self.mark_memory = _INT[0]
+
+    @property
+    def was_not_accepted(self) -> bool:
+        """Whether the application closed the file descriptor with the record in it, and with nothing of the peer."""
+        if not self.left_unread or self.accepted_at is None or self.connection is None:
+            return False
+        listener, rcv = self.accepted_at.listener, self.connection.rcv
+        return listener is not None and not listener.closed and rcv.unread == rcv.bytes_received

@@ -31,7 +31,7 @@ def main() -> None:
     torch.set_num_threads(1)  # ranks share the cores of this machine
     dist.init_process_group("softnic")  # softnic
     rank = dist.get_rank()
-    softnic.torch.compress(dist.group.WORLD, "bounded:10")  # softnic
+    softnic.torch.compress(dist.group.WORLD, "rht:4")  # softnic
 
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))

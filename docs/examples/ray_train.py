@@ -30,7 +30,7 @@ def train(config: dict[str, int]) -> None:
     torch.manual_seed(0)
     network = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
     model = prepare_model(network)
-    softnic.torch.compress(None, "bounded:10")
+    softnic.torch.compress(None, "rht:4")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     points, classes = dataset(get_context().get_world_rank())
     for step in range(config["steps"]):

@@ -8,5 +8,5 @@ Compare the shares of the limit between machines, not the absolute figures.
 - `inputs`: the floats that are measured with.
 - `stream_endpoints`, `pingpong`, `rank`, `overlap_rank`, `many_connections`: processes that measure and report.
 
-Time, reports and child processes are those of softnic.experiments: `measure`, `report`, `child_process`.
+Time, reports and child processes are those of softnic/measure.
 """

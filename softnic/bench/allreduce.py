@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from softnic.bench.rank import BLOCKING, CHECK, EXACT, NONBLOCKING, ORDINARY, POSTED, REGISTERED
-from softnic.cluster import Cluster
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcesses, rank_processes
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, links, share
+from softnic.cluster.cluster import Cluster
 from softnic.experiments.traffic import NicTraffic
-from softnic.units import rate_bps
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcesses, rank_processes
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns, links, share
+from softnic.units import medians_of, rate_bps, text_time
 
 RANK = "softnic.bench.rank"
 Case = tuple[str, str]
@@ -25,7 +26,7 @@ LINK = {"rate": "1gbit", "delay": "50us"}
 
 @dataclass(frozen=True)
 class AllreduceSettings:
-    codecs: tuple[str, ...] = ("bounded:10", "inceptionn:10")
+    codecs: tuple[str, ...] = ("rht:4", "bounded:10")
     nodes: int = 4
     megabytes: float = 100
     """Of float32, a rank."""
@@ -100,11 +101,13 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
     ):
         for number in range(-1, settings.rounds):
             for case in cases:
-                progress(f"{' in '.join(case)} memory, round {number + 1} of {settings.rounds}")
+                what = f"{' in '.join(case)} memory, round {number + 1} of {settings.rounds}"
+                progress(what)
                 if number < 0:  # the first of each fills caches and windows
                     errors[case] = checked(ranks, case)
                 else:
                     calls[case].append(one_call(cluster, ranks, case))
+                    progress(Measured(f"{what}: {text_time(calls[case][-1].seconds)}"))
     rate = rate_bps(settings.link["rate"]) if "rate" in settings.link else None
     rows = [_row(case, calls, rate, errors[case]) for case in cases]
     return MeasurementReport(
@@ -123,14 +126,14 @@ def checked(ranks: ChildProcesses, case: Case) -> float:
 def one_call(cluster: Cluster, ranks: ChildProcesses, case: Case) -> Call:
     daemons = [nic.pid for nic in cluster.nics]
     sent = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
-    cpu_s = measure.cpu_s(daemons)
+    cpu_s = timing.cpu_s(daemons)
     reported = ranks.order(*case)
     now = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     return Call(
         seconds=max(each["seconds"] for each in reported),
         payload=max(after.payload - before.payload for before, after in zip(sent, now, strict=True)),
         wire=max(after.wire - before.wire for before, after in zip(sent, now, strict=True)),
-        daemons_cpu_s=measure.cpu_s(daemons) - cpu_s,
+        daemons_cpu_s=timing.cpu_s(daemons) - cpu_s,
         ranks_cpu_s=sum(each["cpu_s"] for each in reported),
     )
 
@@ -146,22 +149,22 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
         call=NONBLOCKING if posted else BLOCKING,
         algorithm=algorithm,
         memory=case[1],
-        seconds=measure.median(seconds),
-        limit_s=measure.median(limits) if limits else None,
-        of_limit=measure.ratio(seconds, limits) if limits else None,
-        link_busy=measure.median(call.wire * 8 / rate / call.seconds for call in own) if rate else None,
-        ratio=measure.ratio([call.payload for call in exact], [call.payload for call in own]),
-        speed_up=measure.ratio([call.seconds for call in first], seconds),
-        daemons_cpu_s=measure.median(call.daemons_cpu_s for call in own),
-        ranks_cpu_s=measure.median(call.ranks_cpu_s for call in own),
-        cores_s=measure.median(call.daemons_cpu_s + call.ranks_cpu_s for call in own) / len(os.sched_getaffinity(0)),
+        seconds=timing.median(seconds),
+        limit_s=timing.median(limits) if limits else None,
+        of_limit=timing.ratio(seconds, limits) if limits else None,
+        link_busy=timing.median(call.wire * 8 / rate / call.seconds for call in own) if rate else None,
+        ratio=timing.ratio([call.payload for call in exact], [call.payload for call in own]),
+        speed_up=timing.ratio([call.seconds for call in first], seconds),
+        daemons_cpu_s=timing.median(call.daemons_cpu_s for call in own),
+        ranks_cpu_s=timing.median(call.ranks_cpu_s for call in own),
+        cores_s=timing.median(call.daemons_cpu_s + call.ranks_cpu_s for call in own) / len(os.sched_getaffinity(0)),
         max_error=error,
     )
 
 
 def _title(settings: AllreduceSettings) -> str:
     what = f"All-reduce of {settings.megabytes:g} MB a rank, {settings.nodes} ranks"
-    return f"{what}; links: {links(settings.link, settings.poll)}. Medians of {settings.rounds} calls"
+    return f"{what}; links: {links(settings.link, settings.poll)}. {medians_of(settings.rounds, 'call').capitalize()}"
 
 
 def _notes(settings: AllreduceSettings) -> list[str]:

@@ -14,10 +14,10 @@ import numpy as np
 from softnic import codecs
 from softnic.bench import inputs, latency, stream
 from softnic.codecs.threads import at_most
-from softnic.experiments import measure
 from softnic.experiments.data import Floats
 from softnic.experiments.numpy_replica import MomentumSgd
-from softnic.experiments.report import Progress, machine
+from softnic.measure import timing
+from softnic.measure.report import Progress, machine
 from softnic.model.frames import framed
 from softnic.model.parameters import CodecFigures, Machine
 
@@ -31,7 +31,7 @@ _SAMPLE = 1 << 18
 
 @dataclass(frozen=True)
 class CalibrationSettings:
-    codecs: tuple[str, ...] = ("inceptionn:10", "bounded:8", "bounded:10", "bfp:7", "truncate:16")
+    codecs: tuple[str, ...] = ("rht:4", "inceptionn:10", "bounded:8", "bounded:10", "bfp:7", "truncate:16")
     data: str = "gaussian:0.01"
     megabytes: int = 16
     """Size of the arrays that are summed, copied, updated and encoded."""
@@ -66,20 +66,20 @@ def run(settings: CalibrationSettings, progress: Progress = lambda _what: None) 
     )
 
 
-def _median(works: dict[str, measure.Work], settings: CalibrationSettings) -> dict[str, float]:
+def _median(works: dict[str, timing.Work], settings: CalibrationSettings) -> dict[str, float]:
     """Return seconds of elapsed time per call: the machine's speed includes our share of it."""
-    taken = measure.alternate(works, settings.rounds, settings.slice_s)
-    return {name: measure.median(times) for name, times in taken.items()}
+    taken = timing.alternate(works, settings.rounds, settings.slice_s)
+    return {name: timing.median(times) for name, times in taken.items()}
 
 
-def _product() -> measure.Work:
+def _product() -> timing.Work:
     rng = np.random.default_rng(1)
     left, right = (rng.standard_normal((MATRIX, MATRIX), np.float32) for _ in range(2))
     out = np.empty_like(left)
     return lambda: np.matmul(left, right, out=out)
 
 
-def _passes(words: Floats) -> dict[str, measure.Work]:
+def _passes(words: Floats) -> dict[str, timing.Work]:
     other, weights, slopes = np.ones_like(words), np.zeros_like(words), np.zeros_like(words)
     optimizer = MomentumSgd(words.size)
     return {

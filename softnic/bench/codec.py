@@ -12,12 +12,14 @@ import numpy as np
 
 from softnic import codecs
 from softnic.bench import inputs
+from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared, ours
 from softnic.codecs.threads import at_most
-from softnic.experiments import measure
-from softnic.experiments.compressors import COMPRESSORS, Compressor, Prepared, ours
 from softnic.experiments.data import Floats
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 from softnic.extras import not_installed
+from softnic.measure import timing
+from softnic.measure.progress import as_measured
+from softnic.measure.report import Column, MeasurementReport, Progress, figure, share
+from softnic.units import medians_of
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16, "rht": 4, "exact": 32, "mx": "e2m1"}
 """Default parameter of each codec."""
@@ -87,13 +89,15 @@ def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Mea
     rows: list[CodecRow] = []
     for name in settings.data or _default_data():
         words = inputs.floats(name, max(1, round(settings.megabytes * 1e6 / 4)))
-        group = []
+        group: list[CodecRow] = []
         for text in settings.codecs:
             progress(f"{text} on {name}")
             with at_most(1):
-                group.append(_measure(CodecRow(text, name), settings, words, ours(codecs.get(text), words)))
+                row = _measure(CodecRow(text, name), settings, words, ours(codecs.get(text), words))
+            group += as_measured([row], _columns(settings), progress)
         if settings.compare:
-            others = [_other(each, settings, name, words, progress) for each in COMPRESSORS]
+            made = (_other(each, settings, name, words, progress) for each in COMPRESSORS)
+            others = as_measured(made, _columns(settings), progress)
             group = [_with_times(row, others) for row in group] + others
         rows += group
     return MeasurementReport(
@@ -116,21 +120,21 @@ def _measure(row: CodecRow, settings: CodecSettings, words: Floats, prepared: Pr
     copy = np.empty_like(words)
     ratio = words.nbytes / prepared.encode()
     error = np.abs(prepared.decode().astype(np.float64) - words)
-    works: dict[str, measure.Work] = {
+    works: dict[str, timing.Work] = {
         "memcpy": lambda: np.copyto(copy, words),
         "encode": prepared.encode,
         "decode": prepared.decode,
     }
-    taken = measure.alternate(works, settings.rounds, settings.slice_s, measure.ONE_CORE)
-    rates = {name: words.nbytes / measure.median(seconds) / 1e9 for name, seconds in taken.items()}
+    taken = timing.alternate(works, settings.rounds, settings.slice_s, timing.ONE_CORE)
+    rates = {name: words.nbytes / timing.median(seconds) / 1e9 for name, seconds in taken.items()}
     return replace(
         row,
         ratio=ratio,
         memcpy_gb_per_s=rates["memcpy"],
         encode_gb_per_s=rates["encode"],
-        encode_of_memcpy=measure.ratio(taken["memcpy"], taken["encode"]),
+        encode_of_memcpy=timing.ratio(taken["memcpy"], taken["encode"]),
         decode_gb_per_s=rates["decode"],
-        decode_of_memcpy=measure.ratio(taken["memcpy"], taken["decode"]),
+        decode_of_memcpy=timing.ratio(taken["memcpy"], taken["decode"]),
         removed_gb_per_s=max(0.0, rates["encode"] * (1 - 1 / ratio)),
         max_error=float(error.max()),
         rms_error=float(np.sqrt(np.mean(error * error))),
@@ -205,7 +209,8 @@ def _times_column(name: str) -> Column[CodecRow]:
 def _notes(settings: CodecSettings, rows: Sequence[CodecRow]) -> list[str]:
     copied = [row.memcpy_gb_per_s for row in rows if row.memcpy_gb_per_s is not None]
     notes = [
-        f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. Medians of {settings.rounds} rounds. removed: GB/s that "
+        f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. {medians_of(settings.rounds, 'round').capitalize()}. "
+        "removed: GB/s that "
         "encoding saves, encode x (1 - 1 / ratio)."
     ]
     if settings.compare:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcess
+from softnic.measure.progress import as_measured
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
@@ -68,18 +69,16 @@ def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) 
 
 def _crowd(count: int, size: int, settings: ConnectionsSettings, progress: Progress) -> list[ConnectionsRow]:
     rows: list[ConnectionsRow] = []
-    with Cluster(nodes=2) as cluster, ChildProcess(cluster.spawn, 1, CROWD, "serve", "--count", str(count), "--host",
-                                              node_ip(1)) as serve:  # fmt: skip
+    serving = ("serve", "--count", str(count), "--host", node_ip(1))
+    with Cluster(nodes=2) as cluster, ChildProcess(cluster.spawn, 1, CROWD, *serving) as serve:
         pids = [nic.pid for nic in cluster.nics]
-        empty = measure.resident_bytes(pids) // 2
+        empty = timing.resident_bytes(pids) // 2
 
         def note(moment: str, connections: int, seconds: float | None) -> None:
-            held = measure.resident_bytes(pids) // 2
-            rows.append(
-                ConnectionsRow(
-                    moment, connections, seconds, held, (held - empty) / connections if connections else None
-                )
-            )
+            held = timing.resident_bytes(pids) // 2
+            each = (held - empty) / connections if connections else None
+            row = ConnectionsRow(moment, connections, seconds, held, each)
+            rows.extend(as_measured([row], columns(ConnectionsRow), progress))
 
         progress(f"nothing yet: programs start, for {count} connections")
         note("none yet", 0, None)

@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from softnic.bench.stream import TOS, UNTAGGED
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import MeasurementReport, Progress, column, columns, links
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcess
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns, links
 
 PINGPONG = "softnic.bench.pingpong"
 FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
@@ -25,7 +26,7 @@ FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
 
 @dataclass(frozen=True)
 class LatencySettings:
-    codecs: tuple[str, ...] = ("bounded:10",)
+    codecs: tuple[str, ...] = ("rht:4",)
     """Codecs of the tagged messages."""
     size: int = 64
     """Bytes in each direction."""
@@ -69,11 +70,14 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> M
         each = -(-settings.count // settings.rounds)
         for number in range(settings.rounds):
             for name, chain in chains.items():
-                progress(f"{name}, round {number + 1} of {settings.rounds}")
-                before = measure.cpu_s(chain.middle)
+                what = f"{name}, round {number + 1} of {settings.rounds}"
+                progress(what)
+                before = timing.cpu_s(chain.middle)
                 chain.ping.send_line(str(each))
-                taken.setdefault(name, []).append(chain.ping.receive()["seconds"])
-                cpu_s[name] = cpu_s.get(name, 0.0) + measure.cpu_s(chain.middle) - before
+                seconds = chain.ping.receive()["seconds"]
+                taken.setdefault(name, []).append(seconds)
+                progress(Measured(f"{what}: median {timing.median(seconds) * 1e6:.0f} us"))
+                cpu_s[name] = cpu_s.get(name, 0.0) + timing.cpu_s(chain.middle) - before
         rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
     return MeasurementReport(
         "latency",
@@ -147,13 +151,13 @@ def _direct(cluster: Cluster, to: str, *options: str, through_nics: bool = False
 
 def _row(name: str, taken: Mapping[str, list[list[float]]], cpu_s: float | None) -> LatencyRow:
     every = [seconds * 1e6 for round_ in taken[name] for seconds in round_]
-    halves = {case: [measure.median(round_) for round_ in taken[case]] for case in (name, FLOOR)}
+    halves = {case: [timing.median(round_) for round_ in taken[case]] for case in (name, FLOOR)}
     return LatencyRow(
         case=name,
-        p50_us=measure.percentile(every, 0.5),
-        p90_us=measure.percentile(every, 0.9),
-        p99_us=measure.percentile(every, 0.99),
+        p50_us=timing.percentile(every, 0.5),
+        p90_us=timing.percentile(every, 0.9),
+        p99_us=timing.percentile(every, 0.99),
         worst_us=max(every),
-        of_floor=measure.ratio(halves[name], halves[FLOOR]),
+        of_floor=timing.ratio(halves[name], halves[FLOOR]),
         middle_cpu_us=None if cpu_s is None else cpu_s * 1e6 / len(every),
     )

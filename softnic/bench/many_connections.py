@@ -13,7 +13,7 @@ import sys
 import time
 
 from softnic import socket
-from softnic.experiments.child_process import report_json
+from softnic.measure.child_process import report_json
 
 _READ_BYTES = 1 << 18
 

@@ -14,10 +14,12 @@ from dataclasses import asdict, dataclass, field
 
 from softnic.bench.overlap_rank import ALONE
 from softnic.bench.rank import BLOCKING, EXACT, NONBLOCKING
-from softnic.cluster import Cluster
-from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcesses, rank_processes
-from softnic.experiments.report import MeasurementReport, Progress, column, columns, links, share
+from softnic.cluster.cluster import Cluster
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcesses, rank_processes
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns, links, share
+from softnic.units import medians_of
 
 RANK = "softnic.bench.overlap_rank"
 LINK = {"rate": "1gbit", "delay": "50us"}
@@ -28,7 +30,7 @@ Case = tuple[str, str]
 
 @dataclass(frozen=True)
 class OverlapSettings:
-    codecs: tuple[str, ...] = ("bounded:8",)
+    codecs: tuple[str, ...] = ("rht:4",)
     nodes: int = 2
     megabytes: float = 100
     """Of float32, a rank."""
@@ -78,10 +80,12 @@ def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> M
     ):
         for number in range(-1, settings.rounds):
             for case in cases:
-                progress(f"{' '.join(case)}, round {number + 1} of {settings.rounds}")
+                what = f"{' '.join(case)}, round {number + 1} of {settings.rounds}"
+                progress(what)
                 exchange = _one(cluster, ranks, case)
                 if number >= 0:  # the first of each fills caches and windows
                     found[case].append(exchange)
+                    progress(Measured(f"{what}: {exchange.seconds:.3f} s, slower by {share(exchange.slow_down)}"))
     rows = [_row(case, found[case]) for case in cases]
     return MeasurementReport("overlap", _title(settings), columns(OverlapRow), rows, asdict(settings), _notes(settings))
 
@@ -89,9 +93,9 @@ def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> M
 def _one(cluster: Cluster, ranks: ChildProcesses, case: Case) -> Exchange:
     before = ranks.order(ALONE, str(ALONE_S))
     daemons = [nic.pid for nic in cluster.nics]
-    cpu_s = measure.cpu_s(daemons)
+    cpu_s = timing.cpu_s(daemons)
     reported = ranks.order(*case)
-    cpu_s = measure.cpu_s(daemons) - cpu_s
+    cpu_s = timing.cpu_s(daemons) - cpu_s
     both = list(zip(reported, before, strict=True))
     lost = [1 - each["units"] / each["seconds"] / (alone["units"] / alone["seconds"]) for each, alone in both]
     cores = min(len(os.sched_getaffinity(0)), len(reported)) / len(reported)
@@ -109,18 +113,18 @@ def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
     return OverlapRow(
         call=case[0],
         case=case[1],
-        seconds=measure.median(each.seconds for each in exchanges),
-        slow_down=measure.median(each.slow_down for each in exchanges),
-        lost_s=measure.median(lost),
-        ranks_cpu_s=measure.median(each.ranks_cpu_s for each in exchanges),
-        daemons_cpu_s=measure.median(cpu),
-        of_daemons=measure.median(lost) / max(measure.median(cpu), measure.TICK_S),
+        seconds=timing.median(each.seconds for each in exchanges),
+        slow_down=timing.median(each.slow_down for each in exchanges),
+        lost_s=timing.median(lost),
+        ranks_cpu_s=timing.median(each.ranks_cpu_s for each in exchanges),
+        daemons_cpu_s=timing.median(cpu),
+        of_daemons=timing.median(lost) / max(timing.median(cpu), timing.TICK_S),
     )
 
 
 def _title(settings: OverlapSettings) -> str:
     what = f"Computing beside an all-reduce of {settings.megabytes:g} MB, {settings.nodes} ranks"
-    return f"{what}; links: {links(settings.link)}. Medians of {settings.rounds} calls"
+    return f"{what}; links: {links(settings.link)}. {medians_of(settings.rounds, 'call').capitalize()}"
 
 
 def _notes(settings: OverlapSettings) -> list[str]:

@@ -16,8 +16,8 @@ import numpy as np
 
 from softnic import MPI
 from softnic.bench.rank import NONBLOCKING, REGISTERED, Softnic, own, parser, pattern
-from softnic.experiments.child_process import report_json
-from softnic.experiments.measure import own_cpu_s
+from softnic.measure.child_process import report_json
+from softnic.measure.timing import own_cpu_s
 
 ALONE = "alone"
 UNIT_WORDS = 2048

@@ -14,7 +14,7 @@ import sys
 import time
 
 from softnic.bench.stream_endpoints import meet, tag
-from softnic.experiments.child_process import report_json
+from softnic.measure.child_process import report_json
 
 WARM_UP = 200
 """Round trips before the first measured one."""

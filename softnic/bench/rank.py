@@ -20,10 +20,10 @@ import numpy as np
 
 from softnic import MPI
 from softnic.bench import inputs
-from softnic.experiments.child_process import report_json
 from softnic.experiments.data import Floats
-from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 from softnic.ipc.regions import empty
+from softnic.measure.child_process import report_json
+from softnic.measure.timing import machine_cpu_s, own_cpu_s
 
 EXACT = "exact"
 BLOCKING, NONBLOCKING = "blocking", "nonblocking"

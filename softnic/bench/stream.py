@@ -10,14 +10,16 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from softnic.bench.captured import CapturedPackets, captured
 from softnic.bench.stream_endpoints import CHUNK_BYTES
 from softnic.bench.udp_baseline import DATAGRAM_BYTES
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
-from softnic.experiments import measure
-from softnic.experiments.child_process import LIMIT_S, ChildProcess, Start
-from softnic.experiments.report import MeasurementReport, Progress, column, columns, links, share
-from softnic.units import rate_bps, text_bytes
+from softnic.measure import timing
+from softnic.measure.child_process import LIMIT_S, ChildProcess, Start
+from softnic.measure.progress import Measured
+from softnic.measure.report import MeasurementReport, Progress, column, columns, links, share
+from softnic.units import medians_of, rate_bps, text_bytes
 
 TOS = 0x28
 UNIX, FLOOD, UNTAGGED = "Unix socket", "UDP flood", "untagged"
@@ -26,7 +28,7 @@ ENDS, FLOODER = "softnic.bench.stream_endpoints", "softnic.bench.udp_baseline"
 
 @dataclass(frozen=True)
 class StreamSettings:
-    codecs: tuple[str, ...] = ("bounded:10",)
+    codecs: tuple[str, ...] = ("rht:4",)
     """Codecs of the tagged streams."""
     megabytes: int = 512
     rounds: int = 3
@@ -37,6 +39,8 @@ class StreamSettings:
     """Emulated links, as keywords of `Cluster`; empty: as fast as the machine."""
     key: bool = False
     """Whether frames are encrypted."""
+    capture: bool = False
+    """Whether each stream is measured once more while both NICs are captured."""
     congestion: str = ""
     """Congestion control algorithm of the streams; empty: the default of the NICs."""
     poll: str | None = None
@@ -59,6 +63,8 @@ class Run:
     """Peak memory of the two daemons, minus their memory without any stream."""
     auto: str = ""
     """Decision of the sender's NIC for an adaptive codec, in words."""
+    packets: CapturedPackets | None = None
+    """Of the capture of the stream, if there was one."""
 
     @property
     def mb_per_s(self) -> float:
@@ -112,25 +118,34 @@ def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Me
         cases = _cases(cluster, settings)
         for number in range(settings.rounds):
             for name, case in cases.items():
-                progress(f"{name}, round {number + 1} of {settings.rounds}")
-                runs.setdefault(name, []).append(case())
+                what = f"{name}, round {number + 1} of {settings.rounds}"
+                progress(what)
+                found = case()
+                runs.setdefault(name, []).append(found)
+                progress(Measured(f"{what}: {found.mb_per_s:.0f} MB/s"))
     rows = [_row(name, runs, settings, idle) for name in cases]
-    return MeasurementReport("stream", _title(settings), columns(StreamRow), rows, asdict(settings), _notes(settings))
+    notes = [*_notes(settings), *_capture_notes(runs)]
+    return MeasurementReport("stream", _title(settings), columns(StreamRow), rows, asdict(settings), notes)
 
 
 def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[], Run]]:
     size = settings.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
     start, daemons = cluster.spawn, [nic.pid for nic in cluster.nics]
-    fresh = measure.resident_bytes(daemons)
+    fresh = timing.resident_bytes(daemons)
     way = StreamRoute(node_ip(1), congestion=settings.congestion)
 
     def through_nics(tos: int = 0, codec: str = "") -> Run:
-        measure.forget_peak(daemons)
-        before = measure.cpu_s(daemons)
+        timing.forget_peak(daemons)
+        before = timing.cpu_s(daemons)
         found = one_stream(start, size, settings.data, way, tos=tos, codec=codec)
-        peak = measure.resident_bytes(daemons, peak=True)
-        used = measure.cpu_s(daemons) - before
+        peak = timing.resident_bytes(daemons, peak=True)
+        used = timing.cpu_s(daemons) - before
         return replace(found, daemons_cpu_s=used, peak_bytes=max(0, peak - fresh))
+
+    def through_captured_nics(tos: int = 0, codec: str = "") -> Run:
+        with captured(cluster.controls) as packets:
+            found = through_nics(tos, codec)
+        return replace(found, packets=packets)
 
     cases: dict[str, Callable[[], Run]] = {
         UNIX: lambda: _unix_socket(start, size, settings.data),
@@ -139,6 +154,10 @@ def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[],
     }
     for codec in settings.codecs:
         cases[f"tagged {codec}"] = lambda codec=codec: through_nics(TOS, codec)  # type: ignore[misc]
+    if settings.capture:
+        cases[f"{UNTAGGED}, captured"] = through_captured_nics
+        for codec in settings.codecs:
+            cases[f"tagged {codec}, captured"] = lambda codec=codec: through_captured_nics(TOS, codec)  # type: ignore[misc]
     return cases
 
 
@@ -198,11 +217,11 @@ def _idle_bytes(cluster: Cluster, count: int) -> float:
     many = ("--count", str(count))
     with ChildProcess(cluster.spawn, 1, ENDS, "hold", *many) as accepting:
         address = f"{node_ip(1)}:{accepting.receive()['port']}"
-        before = measure.resident_bytes(daemons)
+        before = timing.resident_bytes(daemons)
         with ChildProcess(cluster.spawn, 0, ENDS, "hold", *many, "--to", address) as connecting:
             connecting.receive()
             accepting.receive()
-            return (measure.resident_bytes(daemons) - before) / (2 * count)
+            return (timing.resident_bytes(daemons) - before) / (2 * count)
 
 
 def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idle: float) -> StreamRow:
@@ -214,14 +233,14 @@ def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idl
     busy = [each.wire_bytes * 8 / each.seconds / rate for each in own if each.wire_bytes and rate]
     return StreamRow(
         case=name,
-        mb_per_s=measure.median(rates[name]),
-        daemons_cpu_s_per_gb=measure.median(each.daemons_cpu_s / each.size * 1e9 for each in own) if nics else None,
-        programs_cpu_s_per_gb=measure.median(each.programs_cpu_s / each.size * 1e9 for each in own),
-        wire_ratio=own[0].size / measure.median(wire) if wire else None,
-        of_unix_socket=measure.ratio(rates[name], rates[UNIX]),
-        of_udp_flood=measure.ratio(rates[name], rates[FLOOD]),
-        of_link_rate=measure.median(busy) if busy else None,
-        busy_bytes=measure.median((each.peak_bytes or 0) / 2 for each in own) if nics else None,
+        mb_per_s=timing.median(rates[name]),
+        daemons_cpu_s_per_gb=timing.median(each.daemons_cpu_s / each.size * 1e9 for each in own) if nics else None,
+        programs_cpu_s_per_gb=timing.median(each.programs_cpu_s / each.size * 1e9 for each in own),
+        wire_ratio=own[0].size / timing.median(wire) if wire else None,
+        of_unix_socket=timing.ratio(rates[name], rates[UNIX]),
+        of_udp_flood=timing.ratio(rates[name], rates[FLOOD]),
+        of_link_rate=timing.median(busy) if busy else None,
+        busy_bytes=timing.median((each.peak_bytes or 0) / 2 for each in own) if nics else None,
         idle_bytes=idle if nics else None,
     )
 
@@ -229,7 +248,18 @@ def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idl
 def _title(settings: StreamSettings) -> str:
     encrypted = ", encrypted" if settings.key else ""
     what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link, settings.poll)}"
-    return f"{what}. Medians of {settings.rounds} x {settings.megabytes} MB"
+    return f"{what}. {medians_of(settings.rounds, 'stream').capitalize()} of {settings.megabytes} MB"
+
+
+def _capture_notes(runs: Mapping[str, list[Run]]) -> list[str]:
+    """Say which share of the packets is in the captures: the others came faster than they were written."""
+    notes = []
+    for name, own in runs.items():
+        packets = [run.packets for run in own if run.packets is not None]
+        total = sum(each.packets + each.dropped for each in packets)
+        if total:
+            notes.append(f"{name}: {sum(each.packets for each in packets) / total:.0%} of the packets were recorded.")
+    return notes
 
 
 def _notes(settings: StreamSettings) -> list[str]:

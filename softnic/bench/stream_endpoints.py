@@ -15,8 +15,8 @@ import time
 
 from softnic import socket
 from softnic.bench import inputs
-from softnic.experiments.child_process import report_json
-from softnic.experiments.measure import machine_cpu_s, own_cpu_s
+from softnic.measure.child_process import report_json
+from softnic.measure.timing import machine_cpu_s, own_cpu_s
 
 CHUNK_BYTES = 1 << 20
 """Size of one write."""

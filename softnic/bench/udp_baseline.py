@@ -14,8 +14,8 @@ import sys
 import time
 from multiprocessing.connection import wait
 
-from softnic.experiments.child_process import report_json
-from softnic.experiments.measure import own_cpu_s
+from softnic.measure.child_process import report_json
+from softnic.measure.timing import own_cpu_s
 
 DATAGRAM_BYTES = 8 + 14 + 1500
 """VXLAN header, Ethernet header, IPv4."""

@@ -1,4 +1,4 @@
-"""A link around a link that records its frames.
+"""A link around a link that records its frames, except those that the turn of the node has recorded in C.
 
 It also polls the captures from `advance`, and asks to be called for that while a capture is in progress, so that the
 daemon needs no handler of its own.
@@ -19,7 +19,6 @@ class CapturedLink:
         self._inner = inner
         self._direct = inner if isinstance(inner, DirectLink) else None
         self._hook = hook
-        self._poll_at: float | None = None
 
     @property
     def mtu(self) -> int:
@@ -29,6 +28,15 @@ class CapturedLink:
         if self._hook.active:
             self._hook.record_wire(frames, now, Direction.OUTBOUND)
         self._inner.send(frames, now)
+
+    def send_recorded(self, frames: Frames, now: float) -> None:
+        """Send a batch that was recorded where it was cut."""
+        self._inner.send(frames, now)
+
+    @property
+    def poll_at(self) -> float | None:
+        """When `advance` must be called for the captures; None: not at all."""
+        return self._hook.poll_at
 
     def direct_path(self, destination: bytes) -> UdpPath | None:
         """Return the path of `inner`; none while frames are recorded."""
@@ -47,15 +55,13 @@ class CapturedLink:
     def advance(self, now: float) -> None:
         if self._hook.active:
             self._hook.poll(now)
-            self._poll_at = self._hook.next_time(now)
         self._inner.advance(now)
 
     def next_time(self) -> float | None:
-        inner = self._inner.next_time()
-        if not self._hook.active:
-            return inner
-        own = self._poll_at if self._poll_at is not None else 0.0
-        return own if inner is None else min(own, inner)
+        inner, own = self._inner.next_time(), self._hook.next_time()
+        if own is None or inner is None:
+            return inner if own is None else own
+        return min(own, inner)
 
     def tx_space(self, now: float) -> int:
         return self._inner.tx_space(now)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from softnic.capture.capture_file import Column
 from softnic.capture.flows import Analysis, CapturedFlow, FlowView
 from softnic.capture.packets import ENCODED, HEADER_BYTES
 from softnic.capture.pcapng import Direction
-from softnic.capture.reader import Column
 from softnic.capture.streams import Floats, original_bytes, words_of
 from softnic.codecs import Codec, CodecError, DecodeError, from_number
 
@@ -26,7 +26,13 @@ STEPS = 4
 _PACKETS_A_CODEC = 400
 _MOST_CODECS = 16
 """Codecs with most packets that are compared. Bytes of the wire name them, so a hostile file names thousands."""
+_FLOATS_A_CODEC = 1 << 22
+"""Floats that are compared, about: a packet of zeros stands for 64 times its words."""
 _BIT_BYTES = 640
+_BIT_WORDS = 1 << 14
+"""Floats of the largest packet whose bits are shown: all of them are decoded for every bit."""
+_MOST_PIECES = 256
+"""Host packets that the floats of a packet may be in."""
 
 
 @dataclass(slots=True)
@@ -97,24 +103,32 @@ def follow_floats(analysis: Analysis) -> tuple[list[CodecErrors], list[FloatPath
     """Compare the floats of a sample of packets before and after compression.
 
     Only flows whose sender was captured at both sides, host and wire, contribute. The path of each codec is that of
-    the compressed packet whose first floats changed most.
+    the compressed packet, not too large, whose first floats changed most.
     """
     errors, paths = [], []
     sides = {flow.number: _Sides(analysis, flow) for flow in analysis.flows if flow.main.tagged_packets}
     for codec, members in _by_codec(analysis, sides):
         found, best = CodecErrors(str(codec)), (-1.0, 0, 0)
-        for number, row in members[evenly(len(members), _PACKETS_A_CODEC)].tolist():
+        for number, row in _sample(members, sides).tolist():
             pair = sides[number].compare(row)
             if pair is not None:
                 found.add(*pair)
                 change = float(np.fmax.reduce(differences(*(each[:PATH_WORDS] for each in pair)), initial=0.0))
-                if not sides[number].raw(row) and change > best[0]:
+                if change > best[0] and len(pair[0]) <= _BIT_WORDS and not sides[number].raw(row):
                     best = (change, number, row)
         if found.packets:
             errors.append(found)
         if best[0] >= 0:
             paths.append(sides[best[1]].path(codec, best[2]))
     return errors, paths
+
+
+def _sample(members: Column, sides: dict[int, _Sides]) -> Column:
+    """Return packets of a codec at equal distances, few enough that the sum of their floats is bounded."""
+    chosen: Column = members[evenly(len(members), _PACKETS_A_CODEC)]
+    words = sum(sides[number].words(row) for number, row in chosen.tolist())
+    fewer = max(1, len(chosen) * _FLOATS_A_CODEC // max(words, 1))
+    return chosen[evenly(len(chosen), fewer)]
 
 
 def differences(sent: Floats, received: Floats) -> Column:
@@ -202,6 +216,9 @@ class _Sides:
     def raw(self, row: int) -> bool:
         return bool(self._analysis.headers.raw[self.members[row]])
 
+    def words(self, row: int) -> int:
+        return int(self._analysis.headers.original[self.members[row]]) // 4
+
     def compare(self, row: int) -> tuple[Floats, Floats] | None:
         """Return the floats of a packet before and after; None if one side is missing or does not decode."""
         if self._sender is None:
@@ -245,9 +262,13 @@ class _HostStream:
         self._begin, self._members = begin[order], view.members[data][order]
 
     def words(self, position: int, count: int) -> Floats | None:
-        """Return the tagged floats from a position of the stream on; None if they were not all captured."""
-        parts, at, end = [], position, position + 4 * count
+        """Return the tagged floats from a position of the stream on; None if they were not all captured, or are in more
+        than _MOST_PIECES packets."""
+        parts: list[bytes] = []
+        at, end = position, position + 4 * count
         while at < end:
+            if len(parts) == _MOST_PIECES:
+                return None
             index = int(np.searchsorted(self._begin, at, side="right")) - 1
             piece = b"" if index < 0 else self._bytes(int(self._members[index]), at - int(self._begin[index]), end - at)
             if not piece:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from softnic.capture.capture_file import CaptureFile, Column, Interface
 from softnic.capture.packets import ENCODED, MALFORMED, Headers, Packets, decode, read_headers
 from softnic.capture.pcapng import Direction
-from softnic.capture.reader import CaptureFile, Column, Interface
 
 DEFAULT_OFFLOADS = frozenset({0x28})
 _FIN, _SYN, _ACK = 0x01, 0x02, 0x10
@@ -95,7 +96,7 @@ class Analysis:
         self.host = np.array([is_host(one) for one in capture.interfaces], dtype=bool)
         self.packets, self.others = decode(capture)
         packets = self.packets
-        connection = _connections(packets)
+        connection = connections_of(packets)
         source = packets.src << 16 | packets.sport
         self.offers = _offers(capture, packets, connection, self.host)
         agreed = np.zeros(len(self.offers), bool)
@@ -113,19 +114,18 @@ class Analysis:
 
     def _flows(self, flow: Column, connection: Column) -> list[CapturedFlow]:
         packets, flows = self.packets, list[CapturedFlow]()
-        _, first = np.unique(flow, return_index=True)
-        order = np.lexsort((first, connection[first])) if len(first) else first
+        groups, first = np.unique(flow, return_index=True)
+        order = np.lexsort((first, connection[first]))
+        rows = first[order]
+        columns = (connection[rows], packets.src[rows], packets.sport[rows], packets.dst[rows], packets.dport[rows])
         by_group: dict[int, CapturedFlow] = {}
-        for number, group in enumerate(order.tolist(), 1):
-            row = int(first[group])
-            codecs, refused = self.offers[int(connection[row])]
-            src, sport, dst, dport = (
-                int(column[row]) for column in (packets.src, packets.sport, packets.dst, packets.dport)
-            )
-            by_group[group] = CapturedFlow(number, int(connection[row]) + 1, src, sport, dst, dport, codecs, refused)
+        for number, (group, of, *ends) in enumerate(
+            zip(groups[order].tolist(), *(column.tolist() for column in columns), strict=True), 1
+        ):
+            by_group[group] = CapturedFlow(number, of + 1, *ends, *self.offers[of])
             flows.append(by_group[group])
-        for members in _members(_group(flow, packets.interface)):
-            by_group[int(flow[members[0]])].views.append(self._view(members))
+        for view in self._views(_group(flow, packets.interface)):
+            by_group[int(flow[view.members[0]])].views.append(view)
         for one in flows:
             one.main = min(one.views, key=self._rank)
         return flows
@@ -134,34 +134,35 @@ class Analysis:
         preferred = (Direction.OUTBOUND, Direction.INBOUND, Direction.UNKNOWN)
         return bool(self.host[view.interface]), preferred.index(view.direction), view.interface
 
-    def _view(self, members: Column) -> FlowView:
+    def _views(self, group: Column) -> Iterator[FlowView]:
+        """Yield the views, given the number of each packet's. Sums are made for all at once: a view may be a packet."""
+        if not len(group):
+            return
         packets, headers = self.packets, self.headers
-        original, payload = headers.original[members], packets.payload[members]
-        tagged = self.tagged[members]
-        state = headers.state[members]
-        times = packets.time_ns[members]
-        position = unwrap(packets.seq[members])
-        repeated = _repeated(position, original)
-        directions = np.bincount(packets.direction[members], minlength=4)[:3]
-        return FlowView(
-            interface=int(packets.interface[members[0]]),
-            direction=Direction(int(np.argmax(directions))),
-            members=members,
-            position=position,
-            repeated=repeated,
-            packets=len(members),
-            frame_bytes=int(packets.frame_bytes[members].sum()),
-            payload_bytes=int(payload.sum()),
-            original_bytes=int(original.sum()),
-            tagged_packets=int(tagged.sum()),
-            tagged_original_bytes=int(original[tagged].sum()),
-            tagged_payload_bytes=int(payload[tagged].sum()),
-            raw_packets=int((headers.raw[members] & (state == ENCODED)).sum()),
-            malformed_packets=int((state == MALFORMED).sum()),
-            repeated_bytes=int(original[repeated].sum()),
-            first_ns=int(times.min()),
-            last_ns=int(times.max()),
+        order = np.argsort(group, kind="stable")
+        start = np.flatnonzero(np.diff(group[order], prepend=-1))
+        original, payload, tagged = headers.original[order], packets.payload[order], self.tagged[order]
+        state, times = headers.state[order], packets.time_ns[order]
+        position = unwrap(packets.seq[order], start)
+        repeated = _repeated(group[order], position, original, packets.flags[order] & _SYN != 0)
+        directions = np.bincount(4 * group + packets.direction, minlength=4 * len(start))
+
+        def total(values: Column) -> list[int]:
+            sums: list[int] = np.add.reduceat(values.astype(np.int64), start).tolist()
+            return sums
+
+        columns = zip(
+            *(start.tolist(), np.append(start[1:], len(order)).tolist(), packets.interface[order][start].tolist()),
+            directions.reshape(-1, 4)[:, :3].argmax(axis=1).tolist(),
+            *map(total, (packets.frame_bytes[order], payload, original)),
+            *map(total, (tagged, original * tagged, payload * tagged)),
+            *map(total, (headers.raw[order] & (state == ENCODED), state == MALFORMED, original * repeated)),
+            *(np.minimum.reduceat(times, start).tolist(), np.maximum.reduceat(times, start).tolist()),
+            strict=True,
         )
+        for begin, end, interface, direction, *sums in columns:
+            members = order[begin:end], position[begin:end], repeated[begin:end]
+            yield FlowView(interface, Direction(direction), *members, end - begin, *sums)
 
 
 def is_host(interface: Interface) -> bool:
@@ -174,23 +175,34 @@ def announced_offloads(interfaces: list[Interface]) -> frozenset[int]:
     return frozenset(int(tos, 16) & 0xFC for one in interfaces for tos in _OFFLOAD.findall(one.description))
 
 
-def unwrap(seq: Column) -> Column:
+def unwrap(seq: Column, start: Column | None = None) -> Column:
     """Return sequence numbers as offsets from the first, without the wrap at 2^32.
 
-    Consecutive numbers are assumed to be less than 2^31 apart, the only order that RFC 9293 defines.
+    Consecutive numbers are assumed to be less than 2^31 apart, the only order that RFC 9293 defines. `start` has the
+    places where another stream begins.
     """
+    start = np.zeros(min(1, len(seq)), np.int64) if start is None else start
     steps = np.diff(seq, prepend=seq[:1]).astype(np.uint32).view(np.int32)
-    position: Column = np.cumsum(steps, dtype=np.int64)
+    place = np.cumsum(steps, dtype=np.int64)
+    position: Column = place - np.repeat(place[start], np.diff(start, append=len(seq)))
     return position
 
 
-def _repeated(position: Column, original: Column) -> Column:
-    """Return a mask of data packets that end no later than an earlier one."""
-    end = np.where(original > 0, position + original, np.iinfo(np.int64).min)
-    before = np.empty_like(end)
-    before[:1] = np.iinfo(np.int64).min
-    np.maximum.accumulate(end[:-1], out=before[1:])
-    repeated: Column = (original > 0) & (end <= before)
+def _repeated(group: Column, position: Column, original: Column, syn: Column) -> Column:
+    """Return a mask of data packets that end no later than an earlier one of their group.
+
+    Groups are in order. A SYN takes one number before its data. Ends are compared by rank, and all of a group are above
+    those of the groups before, so that one pass finds what every group has reached.
+    """
+    end = np.where((original > 0) | syn, position + syn + original, np.iinfo(np.int64).min)
+    order = np.lexsort((end, group))
+    above = np.ones(len(order), bool)
+    above[1:] = (np.diff(group[order]) != 0) | (end[order][1:] != end[order][:-1])
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.cumsum(above)
+    before = np.zeros(len(order), np.int64)
+    np.maximum.accumulate(rank[:-1], out=before[1:])
+    repeated: Column = (original > 0) & (rank <= before)
     return repeated
 
 
@@ -208,30 +220,55 @@ def _group(*columns: Column) -> Column:
     return group
 
 
-def _members(group: Column) -> list[Column]:
-    """Return the rows of each group, in order."""
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else []
-
-
-def _connections(packets: Packets) -> Column:
-    """Number the connection of each packet: a pair of endpoints, a new one with every new initial sequence number."""
+def connections_of(packets: Packets) -> Column:
+    """Number the connection of each packet: a pair of endpoints, and another one whenever its ports are used again."""
     source, destination = packets.src << 16 | packets.sport, packets.dst << 16 | packets.dport
     pair = _group(np.minimum(source, destination), np.maximum(source, destination))
-    syn = np.flatnonzero(packets.flags & (_SYN | _ACK) == _SYN)
-    latest: dict[tuple[int, int], int] = {}
-    begins: dict[int, list[int]] = {}
-    for row in syn.tolist():
-        side = (int(pair[row]), int(source[row]))
-        seq = int(packets.seq[row])
-        if latest.setdefault(side, seq) != seq:
-            latest[side] = seq
-            begins.setdefault(side[0], []).append(row)
-    generation = np.zeros(len(packets), np.int64)
-    for number, rows in begins.items():
-        own = np.flatnonzero(pair == number)
-        generation[own] = np.searchsorted(np.array(rows), own, side="right")
-    return _group(pair, generation)
+    order = np.argsort(pair, kind="stable")
+    first = np.ones(len(order), bool)
+    first[1:] = np.diff(pair[order]) != 0
+    begin = first | _reused(packets, source, destination, order, first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(begin)
+    return _group(number)
+
+
+def _reused(packets: Packets, source: Column, destination: Column, order: Column, first: Column) -> Column:
+    """Return a mask of the SYNs that begin a connection on ports that had one, in the order of `order`.
+
+    A SYN tells its sender's initial sequence number, and with an ACK that of the other side. It belongs to the
+    connection before if a number that it tells is the one of that connection; where none is known, if that connection
+    consists of SYNs so far.
+
+    Parameters
+    ----------
+    packets, source, destination
+        The packets and their endpoints.
+    order : array of int
+        Rows of the packets, sorted by pair of endpoints and then as captured.
+    first : mask
+        Which of them are the first of their pair.
+    """
+    flags = packets.flags[order]
+    is_syn = flags & _SYN != 0
+    others_before = np.cumsum(~is_syn) - ~is_syn
+    pair_begins = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    begins = np.zeros(len(order), bool)
+    places = np.flatnonzero(is_syn)
+    rows = order[places]
+    columns = (places, pair_begins[places], source[rows], destination[rows], packets.seq[rows], packets.ack[rows])
+    pair = began = -1
+    initial: dict[int, int] = {}
+    for place, pair_begin, src, dst, seq, ack in zip(*(column.tolist() for column in columns), strict=True):
+        if pair_begin != pair:
+            pair = began = pair_begin
+            initial = {}
+        told = {src: seq, dst: (ack - 1) % 2**32} if flags[place] & _ACK else {src: seq}
+        known = [initial[side] == number for side, number in told.items() if side in initial]
+        if not any(known) and (known or others_before[place] > others_before[began]):
+            begins[place], began, initial = True, place, {}
+        initial = told | initial
+    return begins
 
 
 def _offers(capture: CaptureFile, packets: Packets, connection: Column, host: Column) -> list[tuple[int | None, bool]]:
@@ -264,6 +301,7 @@ __all__ = [
     "FlowView",
     "Headers",
     "announced_offloads",
+    "connections_of",
     "is_host",
     "kinds",
     "unwrap",

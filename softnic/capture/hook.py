@@ -1,25 +1,29 @@
 """Observes a node for `softnic capture`: its segments between TCP and NIC, and its frames on the link.
 
-One CaptureHook per node holds the captures in progress. While there is none, each batch costs one look at an empty
-list. Nothing waits for a reader: the sinks (sink.py) drop and count what does not fit into their queues.
+One CaptureHook per node holds the captures in progress. The turn of the node records what it moves in C
+(native/nic/capture.h), in the same queues and so in the right order; this file what Python sends and receives. Nothing
+waits for a reader: what does not fit into a queue (sink.py) is dropped, and counted.
 """
 
 from __future__ import annotations
 
 import errno
 
-from softnic.capture.frames import host_frames
+from softnic._native import ffi, lib
+from softnic.capture.host_side import record_segment
 from softnic.capture.pcapng import Direction
 from softnic.capture.sink import CaptureSink
+from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
 from softnic.packet.segment import Segment, Transmitted
 
-MAX_CAPTURES = 8
+MAX_CAPTURES: int = lib.SN_MOST_CAPTURES
 """Captures of one node at a time."""
 _FLUSH_S = 0.001
-"""Interval between polls while blocks are queued."""
+"""Limit of the time that blocks are queued, and interval between attempts to send them."""
 _WATCH_S = 0.05
-"""Interval between polls otherwise: how late the end of a reader is noticed."""
+"""Interval between polls: how late the end of a reader is noticed."""
+_NEVER = float("inf")
 
 
 class CaptureHook:
@@ -34,9 +38,14 @@ class CaptureHook:
     """
 
     def __init__(self, ip: int, epoch_ns: int = 0) -> None:
-        self._ip = ip
         self._epoch_ns = epoch_ns
         self.sinks: list[CaptureSink] = []
+        self.poll_at: float | None = None
+        """When `poll` must be called; None: not before a capture begins."""
+        self.c = ffi.new("sn_capture *")
+        """What the turn of the node records with."""
+        self.c.ip, self.c.mac_prefix, self.c.epoch_ns = ip, list(mac_of(ip)[:3]), epoch_ns
+        self.c.interval_s, self.c.flush_at = _FLUSH_S, _NEVER
         self._frames = 0
         self._dropped = 0
         """Frames offered to captures that have ended, and how many of them were dropped."""
@@ -67,47 +76,45 @@ class CaptureHook:
             start_ns=self.time_ns(now),
         )
         self.sinks.append(sink)
+        self.c.rings[self.c.count] = sink.ring.c
+        self.c.count += 1
+        self.poll_at = 0.0
         return sink
 
     def time_ns(self, now: float) -> int:
         """Return a time of the node's clock as nanoseconds since the epoch."""
         return self._epoch_ns + round(now * 1e9)
 
-    def _packet_number(self, packet_id: int) -> int:
-        """Return a number unique among nodes for a packet that this NIC numbered; 0 (no number) stays 0."""
-        return self._ip << 32 | packet_id & 0xFFFFFFFF if packet_id else 0
-
     # --- host side
 
     def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:
         """Record the part of a segment that the NIC accepted from TCP."""
         if self.sinks and transmitted.frames:
-            frames = host_frames(segment, transmitted.consumed, transmitted.packet_id)
-            self._record_host(frames, now, Direction.OUTBOUND, self._packet_number(transmitted.packet_id))
+            record_segment(self.c, segment, transmitted.consumed, Direction.OUTBOUND, transmitted.packet_id, now)
 
     def received(self, segment: Segment, now: float) -> None:
         """Record a segment that the NIC passed up, its floats decoded."""
         if self.sinks:
-            self._record_host(host_frames(segment, len(segment.payload)), now, Direction.INBOUND, 0)
+            record_segment(self.c, segment, len(segment.payload), Direction.INBOUND, 0, now)
 
     def frame(self, data: bytes, now: float, outgoing: bool) -> None:
         """Record a frame that is not TCP: ARP, ICMP."""
-        if self.sinks:
-            self._record_host(Frames.of([data]), now, Direction.OUTBOUND if outgoing else Direction.INBOUND, 0)
-
-    def _record_host(self, frames: Frames, now: float, direction: Direction, number: int) -> None:
-        time_ns = self.time_ns(now)
+        time_ns, direction = self.time_ns(now), Direction.OUTBOUND if outgoing else Direction.INBOUND
         for sink in self.sinks:
-            sink.write(sink.host_interface, time_ns, frames, direction, number)
+            sink.write(sink.host_interface, time_ns, Frames.of([data]), direction, 0)
+        self._settle(now)
 
     # --- wire side
 
     def record_wire(self, frames: Frames, now: float, direction: Direction) -> None:
         """Record a batch of frames that leaves or has arrived."""
-        number = self._packet_number(frames.packet_id) if direction is Direction.OUTBOUND else 0
+        number = frames.packet_id if direction is Direction.OUTBOUND else 0
+        if number:
+            number = self.c.ip << 32 | number & 0xFFFFFFFF
         time_ns = self.time_ns(now)
         for sink in self.sinks:
             sink.write(sink.wire_interface, time_ns, frames, direction, number)
+        self._settle(now)
 
     # --- housekeeping
 
@@ -116,12 +123,19 @@ class CaptureHook:
         for sink in self.sinks:
             sink.poll(self.time_ns(now))
         self._remove_closed()
+        self.c.flush_at = _NEVER
+        ending = any(sink.is_ending for sink in self.sinks)
+        self.poll_at = now + (_FLUSH_S if ending else _WATCH_S) if self.sinks else None
+        self._settle(now)
 
-    def next_time(self, now: float) -> float | None:
-        """Return when to poll again; None without captures."""
-        if not self.sinks:
-            return None
-        return now + (_FLUSH_S if any(sink.queued_bytes for sink in self.sinks) else _WATCH_S)
+    def _settle(self, now: float) -> None:
+        """Have what is queued sent in time."""
+        if self.c.flush_at == _NEVER and any(sink.queued_bytes for sink in self.sinks):
+            self.c.flush_at = now + _FLUSH_S
+
+    def next_time(self) -> float | None:
+        """Return when to poll again, or to flush; None without captures."""
+        return None if self.poll_at is None else min(self.poll_at, self.c.flush_at)
 
     def counters(self) -> dict[str, int]:
         """Return the frames offered to captures and those dropped, by the names of `softnic stat`."""
@@ -141,3 +155,6 @@ class CaptureHook:
             self._frames += sum(sink.received.values())
             self._dropped += sum(sink.dropped.values())
             self.sinks.remove(sink)
+        self.c.count = len(self.sinks)
+        for index, sink in enumerate(self.sinks):
+            self.c.rings[index] = sink.ring.c

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from softnic.capture.reader import Column
+from softnic.capture.capture_file import Column
 
 Child = Element | str | None
 

@@ -11,7 +11,7 @@ import struct
 from operator import itemgetter
 
 from softnic.capture import pcapng
-from softnic.capture.reader import CaptureError
+from softnic.capture.capture_file import CaptureError
 
 _HEAD = struct.Struct("<IIIII")
 _SMALLEST = 24

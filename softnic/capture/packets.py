@@ -1,8 +1,9 @@
-"""Parses the TCP packets of a capture into columns: Ethernet, IPv4, TCP and payload headers.
+"""Parses the TCP packets of a capture into columns: link layer, IPv4, TCP and payload headers.
 
-Each header field is one numpy gather over all packets that passed the checks before, so nothing is read beyond a
-packet's end. Packets other than TCP over IPv4 are counted by kind and left out. A capture may be truncated by its
-snaplen: lengths are then those of the headers, and `captured` tells how many bytes are present.
+Link layers are Ethernet, Linux cooked (SLL, SLL2), BSD loopback and raw IP, with any VLAN tags. Each header field is
+one numpy gather over all packets that passed the checks before, so nothing is read beyond a packet's end. Packets
+other than TCP over IPv4 are counted by kind and left out. A capture may be truncated by its snaplen: lengths are then
+those of the headers, and `captured` tells how many bytes are present.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from softnic._native import lib
-from softnic.capture.pcapng import LINKTYPE_ETHERNET
-from softnic.capture.reader import CaptureFile, Column
+from softnic.capture.capture_file import NO_LINK, CaptureFile, Column
+from softnic.capture.pcapng import MAX_SNAPLEN
 
 HEADER_BYTES: int = lib.SN_PAYLOAD_HEADER
 
@@ -24,9 +25,20 @@ payload truncated in the capture."""
 
 _MOST_RATIO = 256
 """Maximum original bytes per encoded byte of any codec: bounded's zero group of 64 words."""
-_ETHERNET = 14
+_IPV4 = 0x0800
+_VLAN = (0x8100, 0x88A8, 0x9100)
+"""Tag protocol identifiers: 802.1Q, 802.1ad (QinQ) and what preceded it."""
+_MAX_TAGS = 16
+"""Nested VLAN tags that are passed over. Real packets have one or two; a hostile file must not cost minutes."""
+_LONGEST = MAX_SNAPLEN
+"""Longest packet whose length is that of its frame; kernels make 64 KiB, or some more with BIG TCP."""
+_LINK_LAYERS = {1: (12, 14), 113: (14, 16), 276: (0, 20)}
+"""Ethernet, Linux cooked, Linux cooked version 2: place of the ethertype, and bytes of the header."""
+_LOOPBACK = (0, 108)
+"""Link types whose header is an address family of four bytes, in the order of the host that captured or big-endian."""
+_RAW_IP = (12, 14, 101, 228, 229)
 _PROTOCOLS = {1: "ICMP", 2: "IGMP", 17: "UDP", 47: "GRE"}
-_ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "VLAN", 0x88CC: "LLDP"}
+_ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", **dict.fromkeys(_VLAN, "VLAN"), 0x88CC: "LLDP"}
 
 
 @dataclass(slots=True)
@@ -83,17 +95,17 @@ def decode(capture: CaptureFile) -> tuple[Packets, Counter[str]]:
     """Return all complete TCP packets, and the number of packets of each other kind."""
     others: Counter[str] = Counter()
     data = capture.data
-    rows, ip_header = _ipv4(capture, _ethernet(capture, others), others)
-    tcp = capture.offset[rows] + _ETHERNET + ip_header
-    kept = capture.captured[rows] >= _ETHERNET + ip_header + 20
-    rows, tcp, ip_header = _keep(rows, kept, "cut too short", others), tcp[kept], ip_header[kept]
+    rows, ip, ip_header, total = _ipv4(capture, *_network_layer(capture, others), others)
+    end = capture.offset[rows] + capture.captured[rows]
+    tcp = ip + ip_header
+    kept = tcp + 20 <= end
+    rows, (ip, tcp, end, total) = _keep(rows, kept, "cut too short", others), _select(kept, ip, tcp, end, total)
     tcp_header = (data[tcp + 12] >> 4).astype(np.int64) * 4
-    total = _u16(data, capture.offset[rows] + _ETHERNET + 2)
-    kept = (tcp_header >= 20) & (ip_header + tcp_header <= total)
-    rows, tcp = _keep(rows, kept, "malformed TCP", others), tcp[kept]
-    headers = ip_header[kept] + tcp_header[kept]
-    ip = capture.offset[rows] + _ETHERNET
-    payload = total[kept] - headers
+    kept = (tcp_header >= 20) & (tcp - ip + tcp_header <= total)
+    rows = _keep(rows, kept, "malformed TCP", others)
+    ip, tcp, end, total, tcp_header = _select(kept, ip, tcp, end, total, tcp_header)
+    payload_at = tcp + tcp_header
+    payload = total - (payload_at - ip)
     packets = Packets(
         row=rows,
         interface=capture.interface[rows],
@@ -111,9 +123,9 @@ def decode(capture: CaptureFile) -> tuple[Packets, Counter[str]]:
         flags=data[tcp + 13],
         window=_u16(data, tcp + 14),
         options_at=tcp + 20,
-        payload_at=ip + headers,
+        payload_at=payload_at,
         payload=payload,
-        captured=np.clip(capture.captured[rows] - _ETHERNET - headers, 0, payload),
+        captured=np.clip(end - payload_at, 0, payload),
     )
     return packets, others
 
@@ -165,31 +177,73 @@ def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Col
     return headers
 
 
-def _ethernet(capture: CaptureFile, others: Counter[str]) -> Column:
-    """Return the rows of Ethernet frames that hold the first 20 bytes of an IPv4 header."""
-    ethernet = np.array([one.link_type == LINKTYPE_ETHERNET for one in capture.interfaces], dtype=bool)
-    rows = _keep(np.arange(len(capture)), ethernet[capture.interface], "not Ethernet", others)
-    rows = _keep(rows, capture.captured[rows] >= _ETHERNET, "cut too short", others)
-    ethertype = _u16(capture.data, capture.offset[rows] + 12)
-    for kind in np.unique(ethertype[ethertype != 0x0800]).tolist():
+def _network_layer(capture: CaptureFile, others: Counter[str]) -> tuple[Column, Column]:
+    """Return the rows of packets with IPv4, and the offsets of its header, whose first 20 bytes are in the file."""
+    link_type = np.array([one.link_type for one in capture.interfaces], np.int64)[capture.interface]
+    rows = _keep(np.arange(len(capture)), link_type != NO_LINK, "not a packet", others)
+    known = np.isin(link_type[rows], (*_LINK_LAYERS, *_LOOPBACK, *_RAW_IP))
+    rows = _keep(rows, known, "other link type", others)
+    header, place = np.zeros((2, len(rows)), np.int64)
+    for number, (ethertype_at, length) in _LINK_LAYERS.items():
+        own = link_type[rows] == number
+        place[own], header[own] = ethertype_at, length
+    header[np.isin(link_type[rows], _LOOPBACK)] = 4
+    kept = capture.captured[rows] >= np.maximum(header, 1)
+    rows, (header, place) = _keep(rows, kept, "cut too short", others), _select(kept, header, place)
+    ethertype = _ethertypes(capture.data, capture.offset[rows], place, link_type[rows])
+    for _ in range(_MAX_TAGS):
+        tagged = np.isin(ethertype, _VLAN) & (capture.captured[rows] >= header + 4)
+        at = (capture.offset[rows] + header)[tagged]
+        if not len(at):
+            break
+        ethertype[tagged] = _u16(capture.data, at + 2)
+        header[tagged] += 4
+    for kind in np.unique(ethertype[ethertype != _IPV4]).tolist():
         others[_ETHERTYPES.get(kind, "other Ethernet")] += int((ethertype == kind).sum())
-    rows = rows[ethertype == 0x0800]
-    return _keep(rows, capture.captured[rows] >= _ETHERNET + 20, "cut too short", others)
+    rows, header = rows[ethertype == _IPV4], header[ethertype == _IPV4]
+    kept = capture.captured[rows] >= header + 20
+    return _keep(rows, kept, "cut too short", others), (capture.offset[rows] + header)[kept]
 
 
-def _ipv4(capture: CaptureFile, rows: Column, others: Counter[str]) -> tuple[Column, Column]:
-    """Return the rows with TCP, and the lengths of their IPv4 headers."""
-    data, at = capture.data, capture.offset[rows] + _ETHERNET
+def _ethertypes(data: Column, at: Column, place: Column, link_type: Column) -> Column:
+    """Return the ethertypes of packets that begin at `at`; those of link types without one are made of the packet."""
+    ethertype = np.zeros(len(at), np.int64)
+    has_type = np.isin(link_type, tuple(_LINK_LAYERS))
+    ethertype[has_type] = _u16(data, (at + place)[has_type])
+    raw = np.isin(link_type, _RAW_IP)
+    version = data[at[raw]] >> 4
+    ethertype[raw] = np.select([version == 4, version == 6], [_IPV4, 0x86DD], 0)
+    loopback = np.isin(link_type, _LOOPBACK)
+    family = _u32(data, at[loopback])
+    ethertype[loopback] = np.where((family == 2) | (family == 2 << 24), _IPV4, 0)
+    return ethertype
+
+
+def _ipv4(
+    capture: CaptureFile, rows: Column, at: Column, others: Counter[str]
+) -> tuple[Column, Column, Column, Column]:
+    """Return the rows with TCP, the offsets of their IPv4 headers, the lengths of these, and IPv4's total lengths."""
+    data = capture.data
     header = (data[at] & 0x0F).astype(np.int64) * 4
+    room = capture.length[rows] - (at - capture.offset[rows])
     total = _u16(data, at + 2)
-    good = (data[at] >> 4 == 4) & (header >= 20) & (total >= header) & (total <= capture.length[rows] - _ETHERNET)
-    rows, at, header = _keep(rows, good, "malformed IPv4", others), at[good], header[good]
+    # A host that leaves the cutting of packets to its NIC (TSO) leaves the length to it, too.
+    total = np.where((total == 0) & (room <= _LONGEST), room, total)
+    good = (data[at] >> 4 == 4) & (header >= 20) & (total >= header) & (total <= room)
+    rows = _keep(rows, good, "malformed IPv4", others)
+    at, header, total = _select(good, at, header, total)
     whole = (_u16(data, at + 6) & 0x3FFF) == 0
-    rows, at, header = _keep(rows, whole, "IPv4 fragment", others), at[whole], header[whole]
+    rows = _keep(rows, whole, "IPv4 fragment", others)
+    at, header, total = _select(whole, at, header, total)
     protocol = data[at + 9]
     for number in np.unique(protocol[protocol != 6]).tolist():
         others[_PROTOCOLS.get(number, "other IPv4")] += int((protocol == number).sum())
-    return rows[protocol == 6], header[protocol == 6]
+    rows, at, header, total = _select(protocol == 6, rows, at, header, total)
+    return rows, at, header, total
+
+
+def _select(chosen: Column, *columns: Column) -> list[Column]:
+    return [column[chosen] for column in columns]
 
 
 def _keep(rows: Column, good: Column, otherwise: str, others: Counter[str]) -> Column:

@@ -14,19 +14,21 @@ from xml.etree.ElementTree import Element
 import numpy as np
 
 from softnic.capture import html
+from softnic.capture.capture_file import Column
 from softnic.capture.float_paths import evenly, follow_floats
 from softnic.capture.flows import Analysis, CapturedFlow
 from softnic.capture.html import el, table, table_row
 from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED
 from softnic.capture.page_floats import codec_errors, float_ways
-from softnic.capture.reader import Column
 from softnic.capture.report import endpoint
 from softnic.capture.streams import packet_tags
 from softnic.capture.timeline import INTERVALS, interval_s, timeline
 from softnic.codecs import CodecError, from_number
+from softnic.terminal import printable
 from softnic.units import text_bytes, text_time
 
 MOST_FLOWS = 200
+_INTERFACES = 40
 _TIMELINES = 8
 _CODECS = 2
 _EVERY_KIND = 50
@@ -48,7 +50,7 @@ class CapturePage:
     """
 
     def __init__(self, analysis: Analysis, name: str) -> None:
-        self._analysis, self._name = analysis, name
+        self._analysis, self._name = analysis, printable(name)
         packets, headers = analysis.packets, analysis.headers
         flows = [flow.main for flow in analysis.flows]
         self._members = np.concatenate([np.empty(0, np.int64), *(view.members for view in flows)])
@@ -90,14 +92,17 @@ class CapturePage:
         began = datetime.fromtimestamp(self._began_ns / 1e9, UTC)
         seconds = interval_s(analysis) * INTERVALS
         dropped = sum(one.dropped or 0 for one in capture.interfaces)
-        names = ", ".join(one.name for one in capture.interfaces)
+        names = ", ".join(one.name for one in capture.interfaces[:_INTERFACES])
+        if len(capture.interfaces) > _INTERFACES:
+            names += f" and {len(capture.interfaces) - _INTERFACES:,} more"
         tagged = members[analysis.tagged[members]]
         before, after = int(analysis.headers.original[tagged].sum()), int(analysis.packets.payload[tagged].sum())
         facts = {
             "packets": f"{len(capture):,}",
             "flows": f"{len(analysis.flows):,}",
-            "tagged data": text_bytes(before),
-            "compressed to": text_bytes(after),
+            "stream data": text_bytes(int(analysis.headers.original[members].sum())),
+            "tagged data": text_bytes(before) if before else "-",
+            "compressed to": text_bytes(after) if after else "-",
             "ratio": f"{before / after:.2f}" if after else "-",
             "sent raw": f"{int(self._raw(tagged).sum()):,}",
             "sent again": f"{int(self._repeated[members].sum()):,}",
@@ -115,16 +120,22 @@ class CapturePage:
         return raw
 
     def _flows(self) -> Element:
-        flows = sorted(self._analysis.flows, key=_size, reverse=True)
-        columns = ("flow", "from", "to", "seen at", "packets", "wire", "codec", "before", "after", "ratio", "floats")
-        rows = [self._flow_row(flow) for flow in flows[:MOST_FLOWS]]
-        shown = f" The largest {MOST_FLOWS} of {len(flows):,} are listed." if len(flows) > MOST_FLOWS else ""
+        flows = self._analysis.flows
+        shown = sorted(flows, key=lambda flow: flow.main.frame_bytes, reverse=True)[:MOST_FLOWS]
+        columns = ("flow", "from", "to", "seen at", "packets", "stream", "wire", "codec")
+        rows = [self._flow_row(flow) for flow in sorted(shown, key=lambda flow: flow.number)]
+        listed = f" The {MOST_FLOWS} of {len(flows):,} with most bytes are listed." if len(flows) > MOST_FLOWS else ""
         return el(
             "section",
             el("h2", "Flows"),
-            el("p", f"One direction of a connection each, as its sender's wire side shows it.{shown}", class_="dim"),
+            el("p", _FLOWS_TEXT + listed, class_="dim"),
             html.legend(_TAGS, _CLASSES),
-            table("Flows", columns, rows, left=("from", "to", "seen at", "codec", "floats")),
+            table(
+                "Flows",
+                (*columns, "before", "after", "ratio", "floats"),
+                rows,
+                left=("from", "to", "seen at", "codec", "floats"),
+            ),
         )
 
     def _flow_row(self, flow: CapturedFlow) -> Element:
@@ -133,13 +144,15 @@ class CapturePage:
         codecs = [self._codec(one) for one in encoded[self._first_of_kind(encoded)].tolist()]
         if len(codecs) > _CODECS:
             codecs[_CODECS:] = [f"{len(codecs) - _CODECS} more"]
-        ratio = view.ratio
+        sizes = ("-", "-", "-")
+        if view.ratio is not None:
+            before, after = text_bytes(view.tagged_original_bytes), text_bytes(view.tagged_payload_bytes)
+            sizes = (before, after, f"{view.ratio:.2f}")
         return table_row(
             *(str(flow.number), endpoint(flow.src, flow.sport), endpoint(flow.dst, flow.dport)),
             *(self._analysis.capture.interfaces[view.interface].name, f"{view.packets:,}"),
-            *(text_bytes(view.frame_bytes), ", ".join(codecs) or "-"),
-            *(text_bytes(view.tagged_original_bytes), text_bytes(view.tagged_payload_bytes)),
-            *("-" if ratio is None else f"{ratio:.2f}", self._tag_bar(self._words[view.members].sum(axis=0))),
+            *(text_bytes(view.original_bytes), text_bytes(view.frame_bytes), ", ".join(codecs) or "-"),
+            *(*sizes, self._tag_bar(self._words[view.members].sum(axis=0))),
         )
 
     def _first_of_kind(self, members: Column) -> Column:
@@ -255,11 +268,15 @@ class CapturePage:
         )
 
 
+_FLOWS_TEXT = (
+    "One direction of a connection each, as its sender's wire side shows it, in the order of the first packets."
+    " Stream: all bytes; before and after: those that were tagged, and what they became."
+)
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 
 
 def _resource(name: str) -> str:
-    return Path(__file__).with_name(name).read_text()
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _size(flow: CapturedFlow) -> tuple[int, int]:

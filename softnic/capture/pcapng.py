@@ -1,4 +1,4 @@
-"""Builds the pcapng blocks that softnic writes (draft-ietf-opsawg-pcapng-02).
+"""Builds the pcapng blocks that softnic writes (draft-ietf-opsawg-pcapng-02); packets are native/nic/capture_ring.c's.
 
 Blocks are little-endian. A file is a section header, one interface description per vantage point, then packets and, at
 the end, statistics. Times are nanoseconds since 1970 (if_tsresol 9), so that wall and virtual clocks are written alike.
@@ -10,10 +10,10 @@ import struct
 from collections.abc import Iterable
 from enum import IntEnum
 
-from softnic.packet.frames import Frames
-
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE_DESCRIPTION = 1
+OBSOLETE_PACKET = 2
+SIMPLE_PACKET = 3
 INTERFACE_STATISTICS = 5
 ENHANCED_PACKET = 6
 
@@ -51,9 +51,6 @@ class Direction(IntEnum):
 _WORD = struct.Struct("<I")
 _BLOCK = struct.Struct("<II")
 _OPTION = struct.Struct("<HH")
-_PACKET = struct.Struct("<IIIIIII")
-_PLAIN_END = struct.Struct("<HHIII")
-_NUMBERED_END = struct.Struct("<HHIHHQII")
 _PADDING = (b"", bytes(3), bytes(2), bytes(1))
 
 
@@ -92,29 +89,6 @@ def interface_description(
         (IF_TSRESOL, b"\x09"),
     ]
     return _block(INTERFACE_DESCRIPTION, struct.pack("<HHI", LINKTYPE_ETHERNET, 0, snaplen or MAX_SNAPLEN), options)
-
-
-def packets(
-    interface: int, timestamp_ns: int, frames: Frames, direction: Direction, *, packet_id: int = 0, snaplen: int = 0
-) -> bytes:
-    """Return one enhanced packet block per frame, all of one time and direction. `packet_id` 0: none."""
-    high, low = timestamp_ns >> 32 & 0xFFFFFFFF, timestamp_ns & 0xFFFFFFFF
-    end_size = _NUMBERED_END.size if packet_id else _PLAIN_END.size
-    limit = snaplen or MAX_SNAPLEN
-    data = frames.data.data
-    parts: list[bytes | memoryview] = []
-    for offset, length in zip(frames.offsets.tolist(), frames.lengths.tolist(), strict=True):
-        kept = min(length, limit)
-        total = _PACKET.size + kept + (-kept & 3) + end_size
-        parts.append(_PACKET.pack(ENHANCED_PACKET, total, interface, high, low, kept, length))
-        parts.append(data[offset : offset + kept])
-        if kept & 3:
-            parts.append(_PADDING[kept & 3])
-        if packet_id:
-            parts.append(_NUMBERED_END.pack(EPB_FLAGS, 4, direction, EPB_PACKETID, 8, packet_id, 0, total))
-        else:
-            parts.append(_PLAIN_END.pack(EPB_FLAGS, 4, direction, 0, total))
-    return b"".join(parts)
 
 
 def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received: int, dropped: int) -> bytes:

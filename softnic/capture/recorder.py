@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from softnic.capture import pcapng
+from softnic.capture.capture_file import CaptureError
 from softnic.capture.merge import Merger
-from softnic.capture.reader import CaptureError
 from softnic.units import text_bytes
 
 _ROUND_S = 0.25

@@ -1,6 +1,6 @@
-"""The outlet of one capture: a bounded queue of pcapng blocks and the stream socket that `softnic capture` reads.
+"""The outlet of one capture: its queue of pcapng blocks (ring.py) and the stream socket that `softnic capture` reads.
 
-Blocks that do not fit are dropped, whole batches at a time, and counted. The reader ends a capture by shutting down
+Batches that do not fit into the queue are dropped, and counted. The reader ends a capture by shutting down
 its writing side (the sink then sends the queued blocks and the statistics, and closes) or by closing its socket (queued
 blocks are lost).
 """
@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections import deque
 
 from softnic.capture import pcapng
 from softnic.capture.pcapng import Direction
+from softnic.capture.ring import CaptureRing
 from softnic.packet.frames import Frames
 
 QUEUE_BYTES = 32 << 20
 """Limit of queued blocks."""
-_BLOCKS_PER_CALL = 64
 _NO_WAIT = socket.MSG_DONTWAIT
 """Needed beside O_NONBLOCK, which a process that kept a copy of the file descriptor can clear."""
 
@@ -62,37 +61,47 @@ class CaptureSink:
         self._socket = _stream_socket(descriptor)
         self.host_interface = host_interface
         self.wire_interface = wire_interface
-        self._snaplen = snaplen
         self._start_ns = start_ns
-        self._limit_bytes = limit_bytes
-        self._queue: deque[memoryview] = deque()
-        self._queued_bytes = 0
-        self._ending = False
+        self.is_ending = False
+        """Whether only what is queued is still to be sent."""
         self.closed = False
-        self.received: dict[int, int] = {number: 0 for number in (host_interface, wire_interface) if number >= 0}
-        self.dropped: dict[int, int] = dict.fromkeys(self.received, 0)
-        """Frames seen and, of them, frames dropped, by interface."""
+        try:
+            self.ring = CaptureRing(
+                host_interface,
+                wire_interface,
+                snaplen=snaplen,
+                limit_bytes=limit_bytes,
+                descriptor=self._socket.fileno(),
+            )
+        except OSError:
+            self._socket.detach()
+            raise
 
     @property
     def queued_bytes(self) -> int:
-        return self._queued_bytes
+        """Bytes of blocks that wait for the reader."""
+        return self.ring.queued_bytes
+
+    @property
+    def received(self) -> dict[int, int]:
+        """Frames seen, by interface."""
+        return self.ring.received
+
+    @property
+    def dropped(self) -> dict[int, int]:
+        """Of the frames seen, those dropped, by interface."""
+        return self.ring.dropped
 
     def write(self, interface: int, timestamp_ns: int, frames: Frames, direction: Direction, packet_id: int) -> None:
         """Queue a batch, or drop it if the queue is full. Batches of an omitted interface (-1) are ignored."""
-        if interface < 0 or self._ending or self.closed or not len(frames):
+        if interface < 0 or self.is_ending or self.closed or not len(frames):
             return
-        self.received[interface] += len(frames)
-        if self._queued_bytes + frames.nbytes > self._limit_bytes:
-            self.dropped[interface] += len(frames)
-            return
-        self._push(
-            pcapng.packets(interface, timestamp_ns, frames, direction, packet_id=packet_id, snaplen=self._snaplen)
-        )
+        self.ring.write(interface, timestamp_ns, frames, direction, packet_id)
         self.flush()
 
     def poll(self, now_ns: int) -> None:
         """Check whether the reader has ended the capture, and send queued blocks."""
-        if not self._ending and not self.closed:
+        if not self.is_ending and not self.closed:
             try:
                 if not self._socket.recv(1, _NO_WAIT):
                     self._end(now_ns)
@@ -104,49 +113,26 @@ class CaptureSink:
 
     def flush(self) -> None:
         """Send as much as the reader accepts now. Closes if the reader is gone or the capture has been sent in full."""
-        try:
-            while self._queue:
-                blocks = [block for block, _ in zip(self._queue, range(_BLOCKS_PER_CALL), strict=False)]
-                self._remove_sent(self._socket.sendmsg(blocks, (), _NO_WAIT))
-        except BlockingIOError:
-            return
-        except OSError:
-            self.close()
-        if self._ending:
+        self.ring.flush()
+        if self.ring.has_failed or (self.is_ending and not self.queued_bytes):
             self.close()
 
     def close(self) -> None:
         self.closed = True
-        self._queue.clear()
-        self._queued_bytes = 0
+        self.ring.close()
         self._socket.close()
-
-    def _push(self, blocks: bytes) -> None:
-        self._queue.append(memoryview(blocks))
-        self._queued_bytes += len(blocks)
-
-    def _remove_sent(self, count: int) -> None:
-        self._queued_bytes -= count
-        while count:
-            first = self._queue.popleft()
-            if count < len(first):
-                self._queue.appendleft(first[count:])
-                return
-            count -= len(first)
 
     def _end(self, now_ns: int) -> None:
         """Queue the statistics of each interface as the last blocks."""
-        self._ending = True
-        for interface, received in self.received.items():
-            self._push(
-                pcapng.interface_statistics(
-                    interface,
-                    start_ns=self._start_ns,
-                    end_ns=now_ns,
-                    received=received,
-                    dropped=self.dropped[interface],
-                )
+        self.is_ending = True
+        dropped = self.dropped
+        statistics = [
+            pcapng.interface_statistics(
+                interface, start_ns=self._start_ns, end_ns=now_ns, received=received, dropped=dropped[interface]
             )
+            for interface, received in self.received.items()
+        ]
+        self.ring.end(b"".join(statistics))
 
 
 def _stream_socket(descriptor: int) -> socket.socket:

@@ -9,8 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from softnic.capture.report import FlowRecord, PacketRecord, Summary, Tags, summarize
+from softnic.capture.report import FlowRecord, PacketRecord, Summary, Tags, ViewRecord, summarize
 from softnic.capture.streams import Floats
+from softnic.terminal import printable
 from softnic.units import text_bytes
 
 TAG_COLUMNS = ("2 bit", "10 bit", "18 bit", "34 bit", "raw")
@@ -20,8 +21,11 @@ _HEX_ROW = 16
 
 def summary_tables(summary: Summary, limit: int | None) -> Iterator[RenderableType]:
     """Yield the tables of a file: its flows, and the encoding of tagged data."""
-    yield _headline(summary)
-    yield from _warnings(summary)
+    yield _headline(summary, limit)
+    warnings = list(_warnings(summary))
+    yield from warnings[:limit]
+    if limit is not None and len(warnings) > limit:
+        yield Text(f"... and {len(warnings) - limit:,} more such lines (--limit 0 shows all)", style="yellow")
     if not summary.flows:
         yield Text("no TCP packets")
         return
@@ -44,11 +48,13 @@ def _largest(flows: list[FlowRecord], limit: int | None) -> list[FlowRecord]:
     return sorted(chosen, key=lambda flow: flow.flow)
 
 
-def _headline(summary: Summary) -> Text:
+def _headline(summary: Summary, limit: int | None) -> Text:
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.kinds.items())
-    text = Text(summary.file, style="bold")
+    text = Text(printable(summary.file), style="bold")
     text.append(f": {summary.packets:,} packets in {summary.seconds:.3f} s ({kinds or 'none'})", style="not bold")
-    points = ", ".join(f"{one.name} {one.packets:,}" for one in summary.interfaces)
+    points = ", ".join(f"{one.name} {one.packets:,}" for one in summary.interfaces[:limit])
+    if limit is not None and len(summary.interfaces) > limit:
+        points += f" and {len(summary.interfaces) - limit:,} more"
     return text.append(f"\nseen at: {points or 'no interface'}", style="not bold dim")
 
 
@@ -103,15 +109,17 @@ def tagged_table(flows: list[FlowRecord], limit: int | None = None) -> Table:
     return table
 
 
-def flow_tables(flow: FlowRecord, packets: list[PacketRecord]) -> Iterator[RenderableType]:
-    """Yield the tables of one flow: at every vantage point, and packet by packet at the first."""
+def flow_tables(flow: FlowRecord, packets: list[PacketRecord], limit: int | None) -> Iterator[RenderableType]:
+    """Yield the tables of one flow: at `limit` vantage points, and packet by packet at the first."""
     text = Text(f"flow {flow.flow}: {flow.source} to {flow.destination}", style="bold")
     if flow.negotiated is None:
         agreed = "the handshake was not captured"
     else:
         agreed = f"both NICs have {', '.join(flow.negotiated)}" if flow.negotiated else "one NIC does not compress"
     yield text.append(f" (connection {flow.connection}; {agreed})", style="not bold")
-    yield views_table(flow)
+    yield views_table(flow.views[:limit])
+    if limit is not None and len(flow.views) > limit:
+        yield Text(f"... and {len(flow.views) - limit:,} more interfaces (--limit 0 shows all)", style="dim")
     if flow.main.tagged_packets:
         yield tagged_table([flow])
     yield packets_table(packets, flow.main.interface)
@@ -119,11 +127,11 @@ def flow_tables(flow: FlowRecord, packets: list[PacketRecord]) -> Iterator[Rende
         yield Text(f"... and {flow.main.packets - len(packets):,} more packets (--limit 0 shows all)", style="dim")
 
 
-def views_table(flow: FlowRecord) -> Table:
+def views_table(views: list[ViewRecord]) -> Table:
     table = _table("Seen at", "interface", "", left=("interface", ""))
     for column in ("packets", "stream", "wire", "tagged", "encoded", "ratio", "raw", "repeated", "first s", "last s"):
         table.add_column(column, justify="right")
-    for view in flow.views:
+    for view in views:
         table.add_row(
             *(view.interface, view.direction, f"{view.packets:,}", text_bytes(view.stream_bytes)),
             *(text_bytes(view.wire_bytes), *_sizes(0, view.tagged_original_bytes, view.tagged_payload_bytes)[1:]),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from softnic.capture.capture_file import Column
 from softnic.capture.flows import Analysis, CapturedFlow
-from softnic.capture.reader import Column
 
 INTERVALS = 120
 

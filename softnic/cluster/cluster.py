@@ -101,12 +101,24 @@ class Cluster:
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
-        link = dict(rate=rate, delay=delay, jitter=jitter, limit=limit)
-        link.update(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt)
-        flags = nic_flags(mode=mode, mtu=mtu, codec=codec, poll=poll, **link)
+        flags = nic_flags(
+            mode=mode,
+            mtu=mtu,
+            codec=codec,
+            poll=poll,
+            rate=rate,
+            delay=delay,
+            jitter=jitter,
+            loss=loss,
+            duplicate=duplicate,
+            reorder=reorder,
+            corrupt=corrupt,
+            limit=limit,
+        )
         self.nodes = nodes
         self._seed = seed
         self._store_port = _free_tcp_port()
+        self._secret = secrets.token_hex(32)
         self._supervisor = ProcessSupervisor()
         self.directory = self._supervisor.directory
         self.controls = [self.directory / f"node{node}.sock" for node in range(nodes)]
@@ -133,6 +145,7 @@ class Cluster:
             "SOFTNIC_IP": node_ip(rank),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self._store_port),
+            "SOFTNIC_JOB_SECRET": self._secret,
         }
 
     def spawn(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Literal
 
@@ -142,7 +142,9 @@ def wait_for_nic(nic: SupervisedProcess, ready: int, deadline: float, name: str,
     ClusterError
         With the last line of the log, if the NIC ends or is not ready in time.
     """
-    if not wait([ready], max(0.0, deadline - time.monotonic())):
+    poll = select.poll()
+    poll.register(ready, select.POLLIN)
+    if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
         raise ClusterError(
             f"{name} was not ready in {START_S:.0f} s: is the machine very busy, or the process stopped?"
         )

@@ -1,8 +1,8 @@
 """Elementwise reductions, alone and fused with codecs.
 
-The kernels are in C (native/reduce.h, which specifies NaNs, zeros and overflow; native/combine.h). Each fused function
-saves a pass over memory and gives the same bits as the separate calls. All release the GIL. Arrays may have any shape,
-must be contiguous and of equal size; `out` may be an operand but not overlap one otherwise.
+The kernels are in C (native/codecs/reduce.h, which specifies NaNs, zeros and overflow; native/codecs/combine.h). Each
+fused function saves a pass over memory and gives the same bits as the separate calls. All release the GIL. Arrays may
+have any shape, must be contiguous and of equal size; `out` may be an operand but not overlap one otherwise.
 """
 
 from __future__ import annotations
@@ -21,12 +21,23 @@ Array = npt.NDArray[Any]
 
 
 class ReduceOp(IntEnum):
-    """Reduction operators, numbered as in C."""
+    """Arithmetic reduction operators, numbered as in C."""
 
     SUM = 0
     PROD = 1
     MIN = 2
     MAX = 3
+
+
+class LogicOp(IntEnum):
+    """Reduction operators of integers and booleans, numbered as in C. Logical ones give 0 or 1."""
+
+    LAND = 4
+    LOR = 5
+    LXOR = 6
+    BAND = 7
+    BOR = 8
+    BXOR = 9
 
 
 BFLOAT16: np.dtype[Any] = np.dtype([("bfloat16", np.uint16)])
@@ -38,7 +49,10 @@ _TYPES = {
         ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16")
     )
 }
-_TYPES[BFLOAT16] = lib.SN_BFLOAT16
+_TYPES |= {BFLOAT16: lib.SN_BFLOAT16, np.dtype(bool): lib.SN_BOOL}
+_TYPES |= {np.dtype(np.complex64): lib.SN_COMPLEX64, np.dtype(np.complex128): lib.SN_COMPLEX128}
+if np.dtype(np.longdouble) != np.dtype(np.float64):
+    _TYPES |= {np.dtype(np.longdouble): lib.SN_LONG_DOUBLE, np.dtype(np.clongdouble): lib.SN_LONG_COMPLEX}
 _HALVES = (np.dtype(np.float16), BFLOAT16)
 
 
@@ -107,15 +121,15 @@ def _convert(call: Any, half: np.dtype[Any], source: Array, target: Array, float
     call(_TYPES[half], _pointer(source), source.size, ffi.from_buffer("uint8_t[]", target, require_writable=True))
 
 
-def combine(operation: ReduceOp, left: Array, right: Array, out: Array | None = None) -> Array:
+def combine(operation: ReduceOp | LogicOp, left: Array, right: Array, out: Array | None = None) -> Array:
     """Compute left op right.
 
     Parameters
     ----------
-    operation : ReduceOp
+    operation : ReduceOp or LogicOp
         The operator.
     left, right : array
-        Operands of one type: floats of 16, 32 or 64 bits, BFLOAT16 or integers, in native byte order.
+        Operands of one type, in native byte order.
     out : array, optional
         Where to write the result; may be an operand.
 
@@ -127,19 +141,26 @@ def combine(operation: ReduceOp, left: Array, right: Array, out: Array | None = 
     Raises
     ------
     TypeError
-        If the types differ or are not supported.
+        If the types differ, or the operator is not defined for them.
     """
-    number = _TYPES.get(left.dtype)
-    if number is None:
-        raise TypeError(f"reductions of {left.dtype} are not supported")
+    number = type_number(left.dtype)
+    if not lib.sn_reduces(operation, number):
+        raise TypeError(f"{operation.name} of {left.dtype} is not supported")
     a, b, to, target = _operands(left, right, out)
     lib.sn_parallel_reduce(threads_for(left.nbytes), operation, number, a, b, left.size, to)
     return target
 
 
-def type_number(dtype: np.dtype[Any]) -> int | None:
-    """Return the number in C of a type that `combine` supports; None: it does not."""
-    return _TYPES.get(dtype)
+def divide(array: Array, divisor: int) -> None:
+    """Divide floats or complex numbers in place, as NICs do for averages. Raises TypeError for other types."""
+    elements = ffi.from_buffer("uint8_t[]", array, require_writable=True)
+    if lib.sn_divide(type_number(array.dtype), elements, array.size, divisor):
+        raise TypeError(f"{array.dtype} is not divided")
+
+
+def type_number(dtype: np.dtype[Any]) -> int:
+    """Return the number in C of an element type, -1 of those that buffers cannot have."""
+    return _TYPES.get(dtype, -1)
 
 
 def combine_roundtrip(

@@ -1,4 +1,4 @@
-"""Error feedback, in one pass over the gradients (native/feedback.h)."""
+"""Error feedback, in one pass over the gradients (native/codecs/feedback.h)."""
 
 from __future__ import annotations
 

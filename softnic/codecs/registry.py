@@ -1,8 +1,8 @@
 """The built-in codecs, by name and by number.
 
-The table in C (native/codecs.c) is the only list of codecs: names, numbers and parameter ranges are read from it. A
-`Codec` is a value: two with the same name and parameter are equal, and none has a parameter that its kernel refuses.
-Calls release the GIL and use several threads for large arrays (`threads`).
+The table in C (native/codecs/codecs.c) is the only list of codecs: names, numbers and parameter ranges are read from
+it. A `Codec` is a value: two with the same name and parameter are equal, and none has a parameter that its kernel
+refuses. Calls release the GIL and use several threads for large arrays (`threads`).
 """
 
 from __future__ import annotations
@@ -142,6 +142,11 @@ class Codec:
     def block_bytes(self) -> int:
         """Bytes between two places where a tagged range of this codec may be cut: a multiple of 64."""
         return 4 * int(lib.sn_codec_block_words(self.number))
+
+    @property
+    def lossless(self) -> bool:
+        """Whether every byte arrives as it was sent."""
+        return self.name in ("raw", "exact")
 
     def bound(self, count: int) -> int:
         """Return the maximum bytes of `count` encoded words."""

@@ -55,7 +55,7 @@ class CollectiveOp(EngineOp):
         self._sources: Array = np.frombuffer(source, dtype)
         self._results: Array = np.frombuffer(result, dtype)
         if request.collective in _REDUCING:
-            self._reduction = reduction(request.op, dtype, size)
+            self._reduction = reduction(request.op, dtype)
         ends = list(accumulate(count * dtype.itemsize for count in request.counts))
         self._blocks = [
             Block(end - count * dtype.itemsize, count * dtype.itemsize, self._codec)
@@ -152,9 +152,9 @@ class CollectiveOp(EngineOp):
         readers = self._readers.pop(step.block, [])
         if not step.combine:
             return self.copy(queue, block, self._result, before or staged, readers)
-        base, bases = (self._source, self._sources) if before is None else (self._result, self._results)
+        base = self._source if before is None else self._result
         receive = self.combine(queue, block, self._result, before or staged, readers, base)
-        self.reduce_by(receive, self._reduction, _part(bases, block), _part(self._results, block), step.last)
+        self.reduce_by(receive, self._reduction, self._size if step.last and self._reduction.average else 0)
         if step.last and self._codec is not None and self.header.collective in _ROUNDED:
             self.round_by(receive, self._codec)
         return receive

@@ -14,13 +14,18 @@ import numpy.typing as npt
 from softnic.codecs import Codec
 from softnic.codecs.combine import BFLOAT16, is_half, narrow, widen
 
-__all__ = ["BFLOAT16", "carried", "convert", "kind_of", "name_of", "named"]
+__all__ = ["BFLOAT16", "Array", "carried", "convert", "kind_of", "name_of", "named", "raw"]
 
 Array = npt.NDArray[Any]
 _KINDS = "biufc"
 _FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 _AS_SHORT = {"bfp": 15, "truncate": 16, "exact": 16}
 """By codec, the smallest parameter at which its words are no shorter than 16 bits."""
+
+
+def raw(array: Array) -> memoryview:
+    """Return the bytes of a flat array."""
+    return array.view(np.uint8).data
 
 
 def name_of(dtype: np.dtype[Any]) -> str:

@@ -15,7 +15,7 @@ from softnic.collectives.collective_op import CollectiveOp
 from softnic.collectives.framing import MAX_TEXT, shortened
 from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.message_op import MessageOp
-from softnic.collectives.messages import CollectiveHeader, EngineAbort, pack
+from softnic.collectives.messages import CollectiveHeader, EngineAbort, mismatched, pack
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.step_engine import StepEngine
 from softnic.collectives.steps import EngineOp
@@ -30,6 +30,7 @@ from softnic.ipc.work_queue import (
     WorkFailed,
     WorkRequest,
 )
+from softnic.terminal import printable
 
 END_GRACE_S = 1.0
 """For an EngineAbort to arrive after the end of a data stream."""
@@ -118,7 +119,7 @@ class CollectiveEngine:
             other: EnginePeer(
                 other,
                 control[other],
-                self.steps.headers(control[other], self._queues[other]),
+                self.steps.headers(control[other], self._queues[other], size),
                 (self._queues[other], *(self.steps.queue(other, stream) for stream in messages.get(other, ()))),
             )
             for other in others
@@ -264,8 +265,13 @@ class CollectiveEngine:
                     self._has_messages = True
 
     def _read_messages(self, peer: EnginePeer) -> None:
-        headers = peer.headers
         peer.flush()
+        while self._read_headers(peer):
+            pass
+
+    def _read_headers(self, peer: EnginePeer) -> bool:
+        """Read what may be held of a peer's messages; return whether room was made for more."""
+        headers = peer.headers
         try:
             for message in headers.receive():
                 if isinstance(message, EngineAbort):
@@ -275,13 +281,15 @@ class CollectiveEngine:
             raise EngineError(peer.rank, f"rank {peer.rank} sent what is not a message: {error}") from None
         if len(headers.early) > 2 * MAX_WORK_REQUESTS:
             raise EngineError(peer.rank, f"rank {peer.rank} is more than {MAX_WORK_REQUESTS} requests ahead")
+        held = bool(headers.early)
         self._match_headers(peer)
         headers.settle()
+        return held and not headers.early
 
     def _reported(self, abort: EngineAbort) -> EngineError:
         if abort.rank == self.rank and self.local_fault:
             return EngineError(self.rank, self.local_fault)
-        return EngineError(abort.rank if 0 <= abort.rank < self.size else -1, abort.text)
+        return EngineError(abort.rank if 0 <= abort.rank < self.size else -1, printable(abort.text, keep="\n"))
 
     def _match_headers(self, peer: EnginePeer) -> None:
         """Compare a peer's operations with this rank's, where C has not."""
@@ -300,7 +308,7 @@ class CollectiveEngine:
         mine = "nothing that it takes part in"
         if isinstance(op, CollectiveOp):
             mine = op.headers_of(peer.rank)[0].describe()
-        return EngineError(peer.rank, f"rank {peer.rank} called {theirs.describe()}, rank {self.rank} {mine}")
+        return EngineError(peer.rank, mismatched({peer.rank: printable(theirs.describe()), self.rank: mine}))
 
     # The end
 

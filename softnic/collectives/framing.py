@@ -32,11 +32,12 @@ def shortened(text: str) -> str:
 
 
 class FrameReader(Generic[Frame]):
-    """Splits the bytes of a stream into frames. `sender` names their origin in errors."""
+    """Splits the bytes of a stream into frames of at most `limit` bytes. `sender` names their origin in errors."""
 
-    def __init__(self, decode: Callable[[bytearray], Frame], sender: str) -> None:
+    def __init__(self, decode: Callable[[bytearray], Frame], sender: str, limit: int = MAX_FRAME) -> None:
         self._decode = decode
         self._sender = sender
+        self._limit = limit
         self._data = bytearray()
 
     @property
@@ -51,7 +52,7 @@ class FrameReader(Generic[Frame]):
         try:
             while len(self._data) - start >= 4:
                 end = start + 4 + int.from_bytes(self._data[start : start + 4], "little")
-                if end - start > MAX_FRAME:
+                if end - start > self._limit:
                     raise ValueError(f"the bytes are not a frame of a {self._sender}")
                 if len(self._data) < end:
                     return

@@ -11,25 +11,30 @@ from softnic.collectives.messages import HEADER_START, CollectiveHeader, EngineM
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.stream import PeerStream
 
+MAX_EARLY_BYTES = 256 << 10
+"""Limit of the bytes whose decoded headers are held; more stays in the stream, whose window then closes."""
+
 
 class HeaderQueue:
     """Reads the control stream from another rank, of the `sn_engine` at `engine`.
 
     Blocks of a collective may be read from `queue` once its header matched. C compares headers byte by byte, and keeps
-    those that come before this rank's own request. Python decodes what does not fit this.
+    those that come before this rank's own request. Python decodes what does not fit this. `size`: number of ranks.
     """
 
-    __slots__ = ("_port", "_reader", "_stream", "c", "early")
+    __slots__ = ("_early_bytes", "_reader", "_received", "_stream", "c", "early")
 
-    def __init__(self, stream: PeerStream, queue: PeerQueue, engine: Any) -> None:
+    def __init__(self, stream: PeerStream, queue: PeerQueue, engine: Any, size: int) -> None:
         self._stream = stream
-        self._port = stream.port
-        self.c = ffi.new("sn_header_queue *", {"flow": stream.flow, "port": stream.port, "steps": queue.c})
+        self._received = stream.received
+        self.c = ffi.new("sn_header_queue *", {"flow": stream.flow, "steps": queue.c})
         self.c.engine, self.c.start = engine, HEADER_START
-        self._port.headers = self.c
-        self._reader = EngineMessageReader()
+        stream.attach(ffi.NULL, self.c)
+        self._reader = EngineMessageReader(size)
         self.early: deque[CollectiveHeader] = deque()
         """Decoded headers that arrived before this rank's own request."""
+        self._early_bytes = 0
+        """Bytes decoded since there were none."""
 
     @property
     def expected(self) -> int:
@@ -49,18 +54,17 @@ class HeaderQueue:
 
         Raises ValueError where the bytes are not messages.
         """
-        self.keep_received()
         if used := lib.sn_header_queue_receive(self.c):
             self._stream.consumed(used)
-        if self.c.in_python and (size := self._port.kept):
+        if not self.early:
+            self._early_bytes = 0
+        size = min(self._received.size, MAX_EARLY_BYTES - self._early_bytes)
+        if self.c.in_python and size:
+            self._early_bytes += size
             data = bytearray(size)
-            lib.sn_port_read(self._port, ffi.from_buffer(data), size)
+            lib.sn_receive_buffer_read(self._received, ffi.from_buffer(data), size)
             self._stream.consumed(size)
             yield from self._reader.feed(memoryview(data))
-
-    def keep_received(self) -> None:
-        """Move received bytes to where C reads them."""
-        self._stream.keep_received()
 
     def settle(self) -> None:
         """Have C go on if Python has nothing left of the stream."""
@@ -69,8 +73,7 @@ class HeaderQueue:
 
     def discard(self) -> None:
         """Drop the unread bytes."""
-        self.keep_received()
-        lib.sn_port_clear(self._port)
+        lib.sn_receive_buffer_clear(self._received)
         self.c.checked = 0
         self._stream.consumed(self._stream.unread)
 
@@ -82,4 +85,4 @@ class HeaderQueue:
     def close(self) -> None:
         """Detach from the stream, which nothing reads any more."""
         self.discard()
-        self._port.headers = ffi.NULL
+        self._stream.attach(ffi.NULL, ffi.NULL)

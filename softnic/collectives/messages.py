@@ -6,7 +6,7 @@ the work request that it was made from, so every request that can be posted can 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -15,6 +15,8 @@ from softnic.collectives.schedule import EXCHANGES
 from softnic.ipc.work_queue import WorkRequest
 
 _MAX_SHOWN_COUNTS = 16
+_TEXT_BYTES, _COUNT_BYTES = 16 << 10, 9
+"""Limits of a header's texts, or of an abort's, and of a count in msgpack."""
 
 
 class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -25,6 +27,7 @@ class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """
 
     number: int
+    """Stays the first field: C reads it from the bytes (native/collectives/engine_headers.c, first_number)."""
     call: str
     collective: str
     algorithm: str
@@ -93,7 +96,22 @@ def pack(message: EngineMessage) -> bytes:
 
 
 class EngineMessageReader(framing.FrameReader[EngineMessage]):
-    """Splits the bytes of a stream into messages."""
+    """Splits the bytes of a stream into messages. `size`: number of ranks; a header has at most one count for each."""
 
-    def __init__(self) -> None:
-        super().__init__(_decode, "NIC")
+    def __init__(self, size: int) -> None:
+        super().__init__(_decode, "NIC", min(framing.MAX_FRAME, _TEXT_BYTES + _COUNT_BYTES * size))
+
+
+MISMATCHED = "mismatched call: "
+"""Begins the text of a failure by ranks that call different things."""
+
+
+def mismatched(calls: Mapping[int, str]) -> str:
+    """Return what ranks called, by the first rank of each call: `rank 0 called Bcast(...), ranks 1, 2 Barrier()`."""
+    ranks: dict[str, list[int]] = {}
+    for rank, call in sorted(calls.items()):
+        ranks.setdefault(call, []).append(rank)
+    said = [f"rank{'s' * (len(those) > 1)} {', '.join(map(str, those))}" for those in ranks.values()]
+    first, *others = [f"{who} {call}" for who, call in zip(said, ranks, strict=True)]
+    called = first.replace(f"{said[0]} ", f"{said[0]} called ", 1)
+    return MISMATCHED + ", ".join([called, *others])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from softnic._native import ffi, lib
@@ -16,20 +15,16 @@ class PeerQueue:
     """The steps over one stream to rank `rank`, of the `sn_engine` at `engine`.
 
     Received bytes belong to the first receive, once the header that this rank sent for its operation matched.
-    `combine` combines what C cannot: it is given the step and its bytes.
     """
 
-    __slots__ = ("_combine", "_port", "c", "rank", "stream")
+    __slots__ = ("_received", "c", "rank", "stream")
 
-    def __init__(
-        self, rank: int, stream: PeerStream, engine: Any, combine: Callable[[Step, memoryview], object]
-    ) -> None:
+    def __init__(self, rank: int, stream: PeerStream, engine: Any) -> None:
         self.rank = rank
         self.stream = stream
-        self._combine = combine
-        self._port = stream.port
-        self.c = ffi.new("sn_step_queue *", {"flow": stream.flow, "port": self._port, "engine": engine})
-        self._port.steps = self.c
+        self._received = stream.received
+        self.c = ffi.new("sn_step_queue *", {"flow": stream.flow, "engine": engine})
+        stream.attach(self.c, ffi.NULL)
         stream.send_blocks()
 
     @property
@@ -52,27 +47,12 @@ class PeerQueue:
         return self.stream.unread > 0 and bool(self.c.incoming)  # most streams have nothing
 
     def receive(self) -> bool:
-        """Move received bytes, which the port keeps, to where they belong; return whether any moved."""
+        """Move received bytes to where they belong; return whether any moved."""
         used = lib.sn_step_queue_receive(self.c)
-        while (step := lib.sn_step_queue_python_step(self.c)) != ffi.NULL and (count := self._combine_next(step)):
-            used += count + lib.sn_step_queue_receive(self.c)
         self._check_memory()
         if used:
             self.stream.consumed(used)
         return bool(used)
-
-    def _combine_next(self, step: Step) -> int:
-        """Have Python combine what is there for a step. Returns how many bytes."""
-        size: int = min(self._port.kept, lib.sn_step_writable_end(step) - step.done)
-        size -= size % step.item
-        if size <= 0:
-            return 0
-        if lib.sn_step_release(step, step.done + size):
-            raise MemoryError("no memory for a copy of zero-copy bytes")
-        data = bytearray(size)
-        lib.sn_port_read(self._port, ffi.from_buffer(data), size)
-        self._combine(step, memoryview(data))
-        return size
 
     def send(self) -> None:
         """Hand the stream what may be sent."""
@@ -102,12 +82,11 @@ class PeerQueue:
 
     def discard(self) -> None:
         """Drop the unread bytes."""
-        self.stream.keep_received()
-        lib.sn_port_clear(self._port)
+        lib.sn_receive_buffer_clear(self._received)
         self.stream.consumed(self.stream.unread)
 
     def close(self, now: float) -> None:
         """Close the stream, which nothing reads any more."""
         self.discard()
         self.stream.close(now)
-        self._port.steps = ffi.NULL
+        self.stream.attach(ffi.NULL, ffi.NULL)

@@ -1,4 +1,4 @@
-"""The operations in progress on one rank, whose steps C executes (native/engine.h)."""
+"""The operations in progress on one rank, whose steps C executes (native/collectives/engine.h)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from softnic._native import ffi, lib
 from softnic.collectives.header_queue import HeaderQueue
-from softnic.collectives.peer_queue import PeerQueue, Step
-from softnic.collectives.steps import EngineOp, combine_in_python
+from softnic.collectives.peer_queue import PeerQueue
+from softnic.collectives.steps import EngineOp
 from softnic.collectives.stream import PeerStream
 
 
@@ -17,32 +17,28 @@ class StepEngine:
 
     def __init__(self) -> None:
         self.c = ffi.new("sn_engine *")
-        """The same for turns in C."""
+        """The same for the turn."""
         self.active: dict[int, EngineOp] = {}
         """Operations by number."""
         self.move_in_c: Callable[[Any], bool] = lambda _engine: True
         """Moves headers and blocks of an `sn_engine` whose streams C serves; returns whether Python has to go on."""
-        self._headers: Sequence[HeaderQueue] = ()
         self._receive_order: Sequence[PeerQueue] = ()
         self._send_order: Sequence[PeerQueue] = ()
         self._orders: tuple[Any, ...] = ()
 
     def queue(self, rank: int, stream: PeerStream) -> PeerQueue:
         """Return a queue for the steps over a stream."""
-        return PeerQueue(rank, stream, self.c, self._combine)
+        return PeerQueue(rank, stream, self.c)
 
-    def _combine(self, step: Step, data: memoryview) -> None:
-        combine_in_python(self.active[step.op.number], step, data)
-
-    def headers(self, stream: PeerStream, queue: PeerQueue) -> HeaderQueue:
-        """Return what reads the headers of operations from a stream; their blocks are those of `queue`."""
-        return HeaderQueue(stream, queue, self.c)
+    def headers(self, stream: PeerStream, queue: PeerQueue, size: int) -> HeaderQueue:
+        """Return what reads headers from a stream; their blocks are those of `queue`. `size`: number of ranks."""
+        return HeaderQueue(stream, queue, self.c, size)
 
     def set_order(
         self, headers: Sequence[HeaderQueue], receive: Sequence[PeerQueue], send: Sequence[PeerQueue]
     ) -> None:
         """Serve these queues from now on; `receive` and `send` are the same in another order."""
-        self._headers, self._receive_order, self._send_order = headers, receive, send
+        self._receive_order, self._send_order = receive, send
         self._orders = (
             ffi.new("sn_header_queue *[]", [queue.c for queue in headers]),
             *(ffi.new("sn_step_queue *[]", [queue.c for queue in order]) for order in (receive, send)),
@@ -61,7 +57,6 @@ class StepEngine:
 
     def move(self) -> Iterator[int]:
         """Move all blocks as far as that is possible now. Yields the operations that are complete."""
-        self.keep_received()
         if self.move_in_c(self.c):
             self._move()
         while number := lib.sn_engine_take_completed(self.c):
@@ -78,14 +73,6 @@ class StepEngine:
                     moved = True
         for queue in self._send_order:
             queue.send()
-
-    def keep_received(self) -> None:
-        """Move received bytes to where turns in C read them."""
-        if lib.sn_engine_has_unkept(self.c):
-            for headers in self._headers:
-                headers.keep_received()
-            for queue in self._send_order:
-                queue.stream.keep_received()
 
     def clear(self) -> None:
         """Forget all operations: the queues have been dropped."""

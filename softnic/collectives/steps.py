@@ -1,15 +1,13 @@
-"""The steps of an operation in memory for C (native/engine.h), which executes them."""
+"""The steps of an operation in memory for C (native/collectives/engine.h), which executes them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from softnic._native import ffi, lib
 from softnic.codecs import Codec
-from softnic.collectives.operations import Array, ElementReduction
+from softnic.collectives.operations import ElementReduction
 from softnic.collectives.peer_queue import PeerQueue, Step
 from softnic.collectives.stream import CODING_BLOCK
 
@@ -32,7 +30,7 @@ class Block:
 class EngineOp:
     """Base of what the engine executes, in `most` steps or fewer. `pending` steps and headers are not done."""
 
-    __slots__ = ("_last_sends", "_memory", "_steps", "c", "call", "number", "reductions")
+    __slots__ = ("_last_sends", "_memory", "_steps", "c", "call", "number")
 
     def __init__(self, number: int, call: str, most: int, pending: int, most_copied: int = COPY_AT_END) -> None:
         self.number = number
@@ -41,16 +39,17 @@ class EngineOp:
         self._steps = ffi.new("sn_step[]", most)
         fields = {"number": number, "pending": pending, "most_copied": most_copied, "steps": self._steps}
         self.c = ffi.new("sn_engine_op *", fields)
-        self.reductions: dict[int, tuple[ElementReduction, Array, Array]] = {}
-        """By the address of a step, what Python does for it: a reduction, and the block of its operand and result."""
         self._last_sends: dict[PeerQueue, Step] = {}
         self._memory: list[Any] = []
         """What C reads and writes."""
 
     def keep(self, memory: Any) -> Any:
-        """Keep memory for C as long as the operation. Returns where it begins."""
+        """Keep memory for C as long as the operation. Returns where it begins.
+
+        The result does not hold the buffer: where a garbage collection finds both, Python would release it twice.
+        """
         self._memory.append(memory)
-        return ffi.from_buffer("uint8_t[]", memory)
+        return ffi.cast("uint8_t *", ffi.from_buffer("uint8_t[]", memory))
 
     def expected_headers(self, messages: Sequence[bytes]) -> Any:
         """Return an `sn_header` for each of these messages, which another rank has to send."""
@@ -99,16 +98,10 @@ class EngineOp:
         queue.post(step)
         return step
 
-    def reduce_by(self, step: Step, reduction: ElementReduction, base: Array, result: Array, last: bool) -> None:
-        """Set how the blocks of a step are combined; `last`: the result contains the contributions of all ranks."""
-        step.item = result.itemsize
-        if reduction.number is None:
-            step.in_python = True
-            self.reductions[address(step)] = reduction, base, result
-        else:
-            step.operation, step.type = reduction.number
-        if last and reduction.average:
-            step.divisor = reduction.ranks
+    def reduce_by(self, step: Step, reduction: ElementReduction, divisor: int) -> None:
+        """Set how the blocks of a step are combined, and by what the combination is divided; 0: by nothing."""
+        step.operation, step.type, step.item = reduction.operation, reduction.type, reduction.item
+        step.divisor = divisor
 
     def round_by(self, step: Step, codec: Codec) -> None:
         """Have the result of a step rounded."""
@@ -129,22 +122,3 @@ class EngineOp:
             step.readers = array = ffi.new("sn_step *[]", readers)
             step.reader_count = len(readers)
             self._memory.append(array)
-
-
-def address(step: Step) -> int:
-    """Return what identifies a step."""
-    return int(ffi.cast("uintptr_t", step))
-
-
-def combine_in_python(op: EngineOp, step: Step, data: memoryview) -> None:
-    """Combine received bytes, whole elements, by a reduction that C does not have."""
-    reduction, base, result = op.reductions[address(step)]
-    item = result.itemsize
-    first, count = step.done // item, len(data) // item
-    part = slice(first, first + count)
-    reduction.combine(np.frombuffer(data, base.dtype), base[part], result[part])
-    step.done += len(data)
-    end = step.done if step.done == step.size else step.done - step.done % CODING_BLOCK
-    if step.divisor and end > step.ready:
-        reduction.finish(result[step.ready // item : end // item])
-    step.ready = end

@@ -1,7 +1,7 @@
 """The stream of bytes to another rank, as the engine sees it.
 
 The engine knows neither TCP nor packets: softnic/tcp/peer_stream.py gives connections this form. The engine itself
-reads and writes messages; blocks are moved in C (native/engine.h), which is given the stream's flow and port.
+reads and writes messages; blocks are moved in C (native/collectives/engine.h), which is given the stream's flow.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ class PeerStream(Protocol):
 
     flow: Any
     """The `sn_flow`."""
-    port: Any
-    """The `sn_port` where unread bytes are kept."""
+
+    @property
+    def received(self) -> Any:
+        """The `sn_receive_buffer` with the unread bytes."""
+
+    def attach(self, steps: Any, headers: Any) -> None:
+        """Have C pass what arrives to an `sn_step_queue` or an `sn_header_queue`; NULL: to neither."""
 
     def send_blocks(self) -> None:
         """Prepare the stream for blocks, which are compressed as a whole."""
@@ -42,11 +47,8 @@ class PeerStream(Protocol):
         """Return the number of the tag for a codec (None: bytes are sent as they are), its ToS, and whether that
         selects an offload."""
 
-    def keep_received(self) -> None:
-        """Move `received` to the port."""
-
     def consumed(self, count: int) -> None:
-        """Count unread bytes of the port as read."""
+        """Count bytes as read that were taken from `received`."""
 
     def wake(self) -> None:
         """Have what was handed over sent."""

@@ -4,25 +4,55 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
-from softnic.comm import messages
+from softnic.collectives.messages import MISMATCHED
+from softnic.comm import debug_info, messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.bootstrap.presence import Presence
-from softnic.comm.diagnosis.explanation import MORE, why_mismatched
 from softnic.comm.errors import CommError
 from softnic.comm.matching import Matcher
+from softnic.comm.message_engine import MessageEngine
 from softnic.comm.nic_memory import NicMemory
 from softnic.comm.offload_queue import Failure, OffloadQueue, QueueOwner
 from softnic.comm.peer import Mesh
-from softnic.comm.pending import MessageEngine
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import Scratch
 from softnic.comm.transport import Transport
 from softnic.comm.zerocopy_channel import ZeroCopyChannel
+from softnic.ipc import socket_state
+from softnic.ipc.control import StreamInfo
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that this rank has sent to others, and that their NICs have acknowledged."""
+
+    given_bytes: int = 0
+    """Before compression."""
+    sent_bytes: int = 0
+    """After it, without headers."""
+    wire_bytes: int = 0
+    """Of the frames, retransmissions included."""
+
+    @classmethod
+    def of(cls, streams: Sequence[StreamInfo]) -> Traffic:
+        """Add up connections."""
+        given = sum(each.bytes_sent for each in streams)
+        saved = round(sum(map(_saved, streams)))
+        return cls(given, given - saved, sum(each.wire_bytes_sent for each in streams))
+
+
+def _saved(stream: StreamInfo) -> float:
+    """Return by how many bytes compression has shortened what a stream's peer has acknowledged.
+
+    The NIC counts compressed bytes as it sends them: those on their way and those sent again, too.
+    """
+    return min(stream.bytes_sent, stream.offload_original_bytes) * (1 - 1 / stream.ratio)
 
 
 class CommConnections:
@@ -40,6 +70,7 @@ class CommConnections:
             transport = transport or Transport()
             mesh = MeshBuilder(launch, transport, listener, presence).run()
         self._mesh = mesh
+        self._launch = launch
         self.progress = Progress(launch.rank, mesh, transport)
         self.matcher = Matcher(self.progress)
         self.transport = transport
@@ -56,13 +87,24 @@ class CommConnections:
         """Use the lock of the communicator, and the context of its calls."""
         self.progress.share(lock)
         self.engine.call = call
-        self.progress.background.own = self.engine
 
     def _no_call(self, name: str) -> AbstractContextManager[Any]:
         raise CommError(f"{name}: these connections are no communicator's")
 
     def join(self, owner: QueueOwner) -> None:
         """Hand the NIC its connections. Returns when all ranks have done so. Raises OSError and CommError."""
+        self._join(owner)
+        if debug_info.wanted():
+            debug_info.announce(self._description())
+
+    def _description(self) -> debug_info.RankDescription:
+        launch = self._launch
+        peers = {rank: address for rank, (address, _) in enumerate(launch.addresses) if rank != launch.rank}
+        nic = socket_state.client(self.nic).info() if self.nic else None
+        where = (launch.rank, launch.size, launch.source)
+        return debug_info.RankDescription(*where, peers, nic, self.nic, self._default_codec)
+
+    def _join(self, owner: QueueOwner) -> None:
         if not self._mesh or self.transport is None:
             return
         kinds = (messages.ENGINE_CONTROL, messages.DATA, messages.PLAIN, messages.TAGGED)
@@ -70,13 +112,14 @@ class CommConnections:
         for connection in by_kind[messages.ENGINE_CONTROL].values():
             self.transport.keep_alive(connection)
         self._default_codec = self.transport.default_codec(next(iter(by_kind[messages.TAGGED].values())))
-        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds])
+        control = {rank: links[messages.CONTROL] for rank, links in self._mesh.items()}
+        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds], control)
         leases = [connection for connections in by_kind.values() for connection in connections.values()]
-        self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat(), leases, owner)
+        self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat, leases, owner)
         self.nic = nic.path
         self.memory = NicMemory(nic.number, self.scratch)
-        self.progress.queue = self.queue
-        self.progress.heartbeat = nic.heartbeat()
+        self.progress.attach(self.queue)
+        self.progress.heartbeat = nic.heartbeat
         for peer in self.progress.peers.values():
             peer.channels = tuple(ZeroCopyChannel(peer.rank, self.queue, self.memory) for _ in range(2))
             self.progress.post(peer, messages.Joined())
@@ -88,16 +131,25 @@ class CommConnections:
                 raise self.progress.missing(peer, "taking part")
         return all(peer.joined for peer in self.progress.peers.values())
 
+    def traffic(self) -> Traffic:
+        """Return what was sent on the connections that carry elements, as the NIC knows. Raises OSError."""
+        kinds = (messages.DATA, messages.PLAIN, messages.TAGGED)
+        if self.transport is None:
+            return Traffic()
+        return Traffic.of([self.transport.info(links[kind]) for links in self._mesh.values() for kind in kinds])
+
     @property
     def calls(self) -> int:
         """Number of collectives posted so far."""
         return 0 if self.queue is None else self.queue.posted
 
     def explain(self, failure: Failure) -> Failure:
-        """Return a failure of the work queue as other ranks report it, with the rank whose call differs."""
-        explained = self.progress.explain(failure)
-        why = "" if not self.nic or MORE in explained.text else why_mismatched(self.nic)
-        return Failure(explained.rank, f"{explained.text}: {why}") if why else explained
+        """Return a failure of the work queue as other ranks report it; of calls that differ, with those of all."""
+        if failure.text.startswith(MISMATCHED):
+            from softnic.diagnosis.explanation import why_mismatched  # only for what has failed
+
+            return Failure(failure.rank, (why_mismatched(self.nic) if self.nic else "") or failure.text)
+        return self.progress.explain(failure)
 
     def hang_up(self, why: Failure) -> None:
         """Send nothing more, and have the NIC execute nothing more."""
@@ -110,6 +162,9 @@ class CommConnections:
         if self.queue is not None:
             self.queue.close(why)
         self.progress.close(why.text)
+        heartbeat, self.progress.heartbeat = self.progress.heartbeat, None
+        if heartbeat is not None:
+            heartbeat.release()
         for connections in self._mesh.values():
             for connection in connections:
                 connection.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from softnic.comm import constants
-from softnic.comm.constants import ERR_LASTCODE, ERR_UNKNOWN, SUCCESS
+from softnic.comm import error_classes
+from softnic.comm.error_classes import ERR_LASTCODE, ERR_UNKNOWN, SUCCESS
 
 _TEXTS = {
     "BUFFER": "invalid buffer", "COUNT": "invalid count", "TYPE": "invalid datatype", "TAG": "invalid tag",
@@ -26,9 +26,9 @@ class _Codes:
     def __init__(self) -> None:
         self.texts = {SUCCESS: "no error"}
         self.class_of = {SUCCESS: SUCCESS, ERR_LASTCODE: ERR_LASTCODE}
-        for name in constants.__all__:
+        for name in error_classes.__all__:
             if name.startswith("ERR_") and name != "ERR_LASTCODE":
-                number = getattr(constants, name)
+                number = getattr(error_classes, name)
                 self.class_of[number] = number
                 self.texts[number] = _TEXTS.get(name.removeprefix("ERR_"), name.removeprefix("ERR_").lower())
         self._numbers = itertools.count(ERR_LASTCODE + 1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from softnic.comm.constants import ERR_ARG, ERR_OTHER, ERR_UNKNOWN, SUCCESS
+from softnic.comm.error_classes import ERR_ARG, ERR_OTHER, ERR_UNKNOWN, SUCCESS
 from softnic.comm.error_codes import error_class, error_string
 
 
@@ -131,6 +133,38 @@ _REFUSALS: dict[type[Exception], type[ArgumentError]] = {
 }
 
 
+class TransportError(OSError):
+    """A NIC, a connection or the memory that NICs use has failed, which ends the communicator.
+
+    Every other OSError of a call was raised by code of the application: a pickling, an operator, a buffer.
+    """
+
+
+@contextmanager
+def transport_errors() -> Iterator[None]:
+    """Raise OSErrors of sockets, NICs and their memory as TransportErrors."""
+    try:
+        yield
+    except TransportError:
+        raise
+    except OSError as error:
+        raise TransportError(*error.args) from error
+
+
+_OF_APPLICATION = "_softnic_of_application"
+
+
+@contextmanager
+def application_code() -> Iterator[None]:
+    """Mark what code of the application raises: calls pass it on as it is, and the communicator remains usable."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(AttributeError, TypeError):  # it has no room for a mark
+            setattr(error, _OF_APPLICATION, True)
+        raise
+
+
 class LaunchError(CommError, ValueError):
     """The environment does not define this process's rank and the number of ranks."""
 
@@ -145,12 +179,14 @@ class Refused(ValueError):
 
 def failure_of(error: BaseException, call: str, where: str, rank: int) -> CommError | None:
     """Return an error of a call as the program gets it, with the rank and the call; None: as it is."""
+    if hasattr(error, _OF_APPLICATION):
+        return None
     if isinstance(error, ArgumentError):
         kind: type[ArgumentError] = type(error)
         return kind(f"{where}: {error}", rank=error.rank, call=call, code=error.code)
     if isinstance(error, CommError):
         return CommError(f"{where}: {error}", rank=error.rank, call=call, told=error.told, code=error.code)
-    if isinstance(error, OSError):
+    if isinstance(error, TransportError):
         return CommError(f"{where}: {error}", rank=rank, call=call)
     if isinstance(error, ValueError):
         kind = next((made for also, made in _REFUSALS.items() if isinstance(error, also)), ArgumentError)

@@ -1,13 +1,17 @@
 """Heartbeat for a silent NIC.
 
 A NIC that ended closes its sockets, which is seen at once. A NIC that is stopped or stuck looks like one without news;
-so while a process waits, it requests the NIC's identity over a control connection of its own. Time is an argument.
+so while a process waits, it pings the NIC over a control connection of its own. All communicators of a process over a
+NIC share one heartbeat: what one of them hears of the NIC counts for all. Time is an argument.
 """
 
 from __future__ import annotations
 
 import errno
+import os
+import select
 import socket
+import threading
 
 from softnic.ipc import control
 
@@ -22,12 +26,14 @@ _AFTER_STALL_S = 1.0
 
 
 class Heartbeat:
-    """Checks the NIC at a control socket. Raises OSError (ENETDOWN) if there is none."""
+    """Checks the NIC at a control socket. Raises OSError (ENETDOWN) if there is none. Thread-safe."""
 
     def __init__(self, path: str, now: float) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(HEARTBEAT_TIMEOUT_S)
+        self._lock = threading.RLock()
+        self._users = 0
         self._waiting = False
         self._polled_at = self._replied_at = now
         self._stalled_until = 0.0
@@ -49,14 +55,15 @@ class Heartbeat:
 
     def poll(self, now: float) -> None:
         """Request a reply if it is time, at least every HEARTBEAT_INTERVAL_S. Raises OSError (ENETDOWN)."""
-        if self._waiting:
-            self._receive(now)
-            self._silent_s = self._silence(now)
-            if self._waiting and self._silent_s >= HEARTBEAT_TIMEOUT_S:
-                raise self._lost(f"it has not answered for {HEARTBEAT_TIMEOUT_S:g} s")
-        self._polled_at = now
-        if not self._waiting and now - self._replied_at >= HEARTBEAT_INTERVAL_S:
-            self._request()
+        with self._lock:
+            if self._waiting:
+                self._receive(now)
+                self._silent_s = self._silence(now)
+                if self._waiting and self._silent_s >= HEARTBEAT_TIMEOUT_S:
+                    raise self._lost(f"it has not answered for {HEARTBEAT_TIMEOUT_S:g} s")
+            self._polled_at = now
+            if not self._waiting and now - self._replied_at >= HEARTBEAT_INTERVAL_S:
+                self._request()
 
     def _silence(self, now: float) -> float:
         return self._silent_s + min(now - self._polled_at, HEARTBEAT_INTERVAL_S)
@@ -67,6 +74,27 @@ class Heartbeat:
 
     def close(self) -> None:
         self._socket.close()
+
+    def release(self) -> None:
+        """Undo one `shared_heartbeat`: the last user closes it."""
+        with _shared_lock:
+            self._users -= 1
+            if self._users:
+                return
+            self._forget()
+        self.close()
+
+    def _forget(self) -> None:
+        """Have later communicators make a heartbeat of their own."""
+        if _shared.get(self._path) is self:
+            del _shared[self._path]
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether the NIC has closed the connection, as one that has been started again has."""
+        poll = select.poll()
+        poll.register(self._socket, 0)
+        return bool(poll.poll(0))
 
     def _request(self) -> None:
         try:
@@ -89,4 +117,33 @@ class Heartbeat:
         self._waiting = False
 
     def _lost(self, why: str) -> OSError:
+        with _shared_lock:
+            self._forget()
         return OSError(errno.ENETDOWN, f"the NIC at {self._path} is gone: {why}")
+
+
+_shared: dict[str, Heartbeat] = {}
+"""By control socket, those that communicators of this process use."""
+_shared_lock = threading.RLock()
+
+
+def shared_heartbeat(path: str, now: float) -> Heartbeat:
+    """Return this process's heartbeat of the NIC at a control socket, to be released. Raises OSError (ENETDOWN)."""
+    with _shared_lock:
+        found = _shared.get(path)
+        if found is None or found._has_ended:
+            found = _shared[path] = Heartbeat(path, now)
+        found._users += 1
+        return found
+
+
+def _forget_in_fork() -> None:
+    """Close a forked process's copies: replies on them are its parent's."""
+    global _shared_lock
+    _shared_lock = threading.RLock()  # another thread may have held it
+    for heartbeat in _shared.values():
+        heartbeat.close()
+    _shared.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_fork)

@@ -1,8 +1,8 @@
 """Frames between ranks, on a connection of their own: control messages, and messages of programs, inline.
 
-Five connections join two ranks. CONTROL carries these frames, delimited as framing.py describes. The other four are
-written and read by the NICs, after a Hello of the processes: PLAIN carries uncompressed messages, TAGGED compressed
-ones, ENGINE_CONTROL the control messages of the collective engines, DATA the blocks of collectives.
+Five connections join two ranks. CONTROL carries these frames, delimited as softnic/collectives/framing.py describes.
+The other four are written and read by the NICs, after a Hello of the processes: PLAIN carries uncompressed messages,
+TAGGED compressed ones, ENGINE_CONTROL the control messages of the collective engines, DATA the blocks of collectives.
 
 A frame is a msgpack array, or an inline message: the byte INLINE_MARK, which msgpack has not, the index of its type in
 TYPES, the tag, the number, and its bytes.
@@ -48,6 +48,8 @@ class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
     to: int
     """The rank that it is meant for."""
     channel: int
+    proof: bytes = b""
+    """That the sender has the secret of the job, if there is one."""
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=1, array_like=True):

@@ -6,7 +6,8 @@ import errno
 from collections.abc import Callable
 from typing import NamedTuple
 
-from softnic.comm.buffers import Array, raw
+from softnic.collectives.elements import Array, raw
+from softnic.comm.errors import TransportError, transport_errors
 from softnic.comm.scratch import Allocation, Scratch
 from softnic.ipc import regions
 from softnic.ipc.regions import Region
@@ -23,13 +24,14 @@ class NicMemory(NamedTuple):
     scratch: Scratch
 
     def address(self, data: memoryview) -> Address | None:
-        """Return where bytes lie if they are registered and the NIC accepts the region. Raises OSError (ENETDOWN)."""
+        """Return where bytes lie if they are registered and the NIC takes the region. Raises TransportError."""
         place = regions.find(data)
         if place is None:
             return None
         try:
-            return self.number(place.region), place.offset
-        except OSError as error:
+            with transport_errors():
+                return self.number(place.region), place.offset
+        except TransportError as error:
             if error.errno == errno.ENETDOWN:
                 raise
             return None  # scratch will do, or has an error of its own
@@ -39,6 +41,7 @@ class NicMemory(NamedTuple):
         return self.address(raw(array))
 
     def allocate(self, size: int) -> tuple[Allocation, Address]:
-        """Return scratch memory and its address. Raises OSError."""
-        allocation = self.scratch.allocate(size)
-        return allocation, (self.number(allocation.region), allocation.offset)
+        """Return scratch memory and its address. Raises TransportError."""
+        with transport_errors():
+            allocation = self.scratch.allocate(size)
+            return allocation, (self.number(allocation.region), allocation.offset)

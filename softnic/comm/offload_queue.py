@@ -7,22 +7,21 @@ first asked whether it knows more about the failure, and then notified.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import select
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from softnic.comm.errors import CommError
 from softnic.comm.heartbeat import Heartbeat
-from softnic.comm.waiting import LoopWaiter, Waker
+from softnic.comm.waiting import Waiter
 from softnic.ipc import work_queue
 from softnic.ipc.work_queue import (
     CancelRequest,
@@ -65,7 +64,7 @@ class StatusFields(Protocol):
 class PostedRequest:
     """A request that the NIC works on, or has completed. `finish` puts its result in place."""
 
-    __slots__ = ("_finish", "_listeners", "call", "failure", "number", "queue", "settled")
+    __slots__ = ("_finish", "call", "error", "failure", "number", "queue", "settled")
 
     def __init__(
         self,
@@ -80,29 +79,25 @@ class PostedRequest:
         self.settled = queue is None
         """Whether it is complete or has failed."""
         self.failure: Failure | None = None
+        self.error: Exception | None = None
+        """What this rank raised as it put the result in its place; NICs and other ranks have done their part."""
         self._finish = finish
         """Keeps the memory alive until it is settled."""
-        self._listeners: list[Callable[[], object]] = []
-
-    def add_listener(self, listener: Callable[[], object]) -> None:
-        """Have the listener called when this is settled, by the thread that settles it."""
-        self._listeners.append(listener)
-
-    def remove_listener(self, listener: Callable[[], object]) -> None:
-        with suppress(ValueError):
-            self._listeners.remove(listener)
 
     def complete(self) -> None:
         """Put the result in place. May be called again if it was interrupted."""
         if self._finish is not None:
-            self._finish()
+            try:
+                self._finish()
+            except Exception as error:
+                self.error = error
             self._finish = None
-        self._settle()
+        self.settled = True
 
     def fail(self, failure: Failure) -> None:
         self.failure = failure
         self._finish = None
-        self._settle()
+        self.settled = True
 
     def poll(self) -> bool:
         """Return whether it is settled."""
@@ -122,13 +117,10 @@ class PostedRequest:
         """Fill the Status of a call without a message."""
         status.fill(-1, -1, 0)
 
-    def _settle(self) -> None:
-        self.settled = True
-        for listener in list(self._listeners):
-            listener()
-
     def result(self) -> None:
-        """Raise CommError if it failed."""
+        """Raise CommError if it failed, and what this rank raised as it put the result in its place."""
+        if self.error is not None:
+            raise self.error
         if self.failure is not None:
             assert self.queue is not None
             text = f"{self.call} on rank {self.queue.rank}: {self.failure.text}"
@@ -159,9 +151,10 @@ class OffloadQueue:
         self._outstanding: dict[int, PostedRequest] = {}
         self._unsent: deque[bytes] = deque()
         """Packets that the NIC did not take: it has as many requests in progress as it accepts."""
-        self.wakers: list[Waker] = []
-        """Woken whenever something has happened here."""
-        self._loops: dict[asyncio.AbstractEventLoop, LoopWaiter] = {}
+        self.waiter = Waiter()
+        self._events = select.POLLIN
+        """That the connection is polled for; 0: it is not."""
+        self.waiter.register(connection.fileno())
         self._process = os.getpid()
 
     # Posting
@@ -217,10 +210,6 @@ class OffloadQueue:
             if not request.settled:
                 self._send(work_queue.encode(CancelRequest(request.number)))
 
-    def has_stalled(self, now: float) -> bool:
-        """Return whether the NIC had just stalled (heartbeat.py) while this queue waited for it."""
-        return self._heartbeat is not None and self._heartbeat.has_stalled(now)
-
     @property
     def pending(self) -> PostedRequest | None:
         """The oldest request that is not settled."""
@@ -260,8 +249,7 @@ class OffloadQueue:
                 self._end(failure)
         for connection in (self._connection, *self._leases):
             connection.close()
-        if self._heartbeat is not None:
-            self._heartbeat.close()
+        self.waiter.close()
 
     def _end(self, failure: Failure) -> None:
         pending = self.pending
@@ -272,52 +260,6 @@ class OffloadQueue:
             self._settle_all(failure)
         if pending is not None:
             self._await_release()
-
-    # Waiting
-
-    @contextmanager
-    def waking(self, waker: Waker) -> Iterator[None]:
-        """Wake `waker` whenever something has happened here."""
-        self.wakers.append(waker)
-        try:
-            yield
-        finally:
-            self.wakers.remove(waker)
-
-    @property
-    def poll_events(self) -> tuple[int, int]:
-        """The file descriptor to poll (-1: none), and the events to poll for, for HEARTBEAT_INTERVAL_S at most."""
-        return self._connection.fileno(), select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
-
-    async def wait_async(self, request: PostedRequest) -> None:
-        """Return when a request is settled; the event loop runs until then."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            if not future.done():
-                future.set_result(None)
-
-        def on_settled() -> None:
-            with suppress(RuntimeError):  # the loop was closed: nothing waits any more
-                loop.call_soon_threadsafe(wake)
-
-        request.add_listener(on_settled)
-        waiter = self._loops.get(loop)
-        if waiter is None:
-            waiter = self._loops[loop] = LoopWaiter(self, loop)
-        waiter.users += 1
-        try:
-            self.advance()
-            if not request.settled:
-                waiter.rearm()
-                await future
-        finally:
-            request.remove_listener(on_settled)
-            waiter.users -= 1
-            if not waiter.users:
-                self._loops.pop(loop, None)
-                waiter.close()
 
     # Completions
 
@@ -342,7 +284,7 @@ class OffloadQueue:
                     request.complete()
                     del self._outstanding[message.number]
                 self._connection.recv(1)
-                self._wake_all()
+                self.waiter.notify()
             case WorkFailed():
                 failure = Failure(message.rank if message.rank >= 0 else None, message.text)
                 self._fail(self._owner.explain(failure))
@@ -367,11 +309,16 @@ class OffloadQueue:
         self._outstanding.clear()
         for request in outstanding:
             request.fail(failure)
-        self._wake_all()
+        self._poll_for(0)  # what is unread would keep it ready
+        self.waiter.notify()
 
-    def _wake_all(self) -> None:
-        for waker in list(self.wakers):
-            waker.wake()
+    def _poll_for(self, events: int) -> None:
+        if events != self._events and self._events:
+            if events:
+                self.waiter.modify(self._connection.fileno(), events)
+            else:
+                self.waiter.unregister(self._connection.fileno())
+            self._events = events
 
     def _send(self, packet: bytes) -> None:
         self._unsent.append(packet)
@@ -385,8 +332,10 @@ class OffloadQueue:
             try:
                 self._connection.send(self._unsent[0])
             except BlockingIOError:
+                self._poll_for(select.POLLIN | select.POLLOUT)
                 return
             self._unsent.popleft()
+        self._poll_for(select.POLLIN)
 
     def _await_release(self) -> None:
         """Wait until the NIC closes its end, which it does when it has released all memory."""

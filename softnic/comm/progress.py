@@ -22,14 +22,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from softnic.collectives.messages import MISMATCHED
 from softnic.comm import messages
-from softnic.comm.errors import CommError
+from softnic.comm.errors import CommError, transport_errors
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, Heartbeat
 from softnic.comm.inbox import READ_BYTES
 from softnic.comm.offload_queue import Failure, OffloadQueue
 from softnic.comm.peer import FrameListener, Mesh, Peer
 from softnic.comm.transport import Transport
-from softnic.comm.waiting import BackgroundPoll, Waker
+from softnic.comm.waiting import Ready, Waiter
+from softnic.terminal import printable
 
 GONE_S = 2.0
 """How long a call may go on when a rank is gone: the 5 s of the contract less the time to notice."""
@@ -53,67 +55,53 @@ class Progress:
         self.queue: OffloadQueue | None = None
         """Requests to this rank's NIC."""
         self.heartbeat: Heartbeat | None = None
-        """Of this rank's NIC; closed with the connections."""
+        """Of this rank's NIC."""
         self.over = ""
         """Why the connections were closed."""
-        self.wakers: list[Waker] = []
-        self.background = BackgroundPoll()
-        self._changed = threading.Condition()
-        self._polling = False
-        """A thread polls, without the lock."""
-        self._followers = 0
-        """Threads that wait for that one."""
-        self._poll = select.epoll()
+        self.waiter = Waiter()
+        self.lock = threading.RLock()
+        """The communicator's."""
         self._by_fd: dict[int, Peer] = {}
-        self._waker = Waker()
-        self._poll.register(self._waker.fd, select.POLLIN)
-        self._queue_events = 0
         self._deadline = 0.0
         """When a call must be complete, once a rank is gone; 0: none is."""
         for peer in self.peers.values():
             assert transport is not None
             transport.keep_alive(peer.control)
             peer.events, self._by_fd[peer.control.fileno()] = select.POLLIN, peer
-            self._poll.register(peer.control, peer.events)
+            self.waiter.register(peer.control.fileno())
 
     def share(self, lock: threading.RLock) -> None:
         """Use the lock that all calls of the communicator hold."""
-        self._changed = threading.Condition(lock)
+        self.lock = lock
 
-    @property
-    def lock(self) -> threading.Condition:
-        """The communicator's lock."""
-        return self._changed
-
-    @property
-    def fd(self) -> int:
-        """Readable when something is to be done; -1: closed."""
-        return -1 if self._poll.closed else self._poll.fileno()
+    def attach(self, queue: OffloadQueue) -> None:
+        """Wait for the completions of a work queue, too."""
+        self.queue = queue
+        self.waiter.watch(queue.waiter)
 
     def run(self, done: Callable[[], bool]) -> None:
         """Make progress until `done()`. Raises CommError, and what `done` raises."""
-        if (queue := self.queue) is not None:
-            queue.wakers.append(self._waker)
         try:
             self._advance()
             while True:
+                changes = self.waiter.changes
                 if done() and not any([peer.outbox.frames for peer in self.peers.values()]):
                     return
                 self._check_queue()
-                self._wait()
+                with transport_errors():
+                    self._wait(changes)
         finally:
-            if queue is not None:
-                queue.wakers.remove(self._waker)
             self.notify()
 
     def turn(self) -> None:
         """Make the progress that is possible without waiting. Raises CommError."""
         self._advance()
         self._check_queue()
-        self._arm()
-        self._timeout_s()
-        ready = self._poll.poll(0)
-        self._check_heartbeat(bool(ready))
+        with transport_errors():
+            self._arm()
+            self._timeout_s()
+            ready = self.waiter.poll()
+        self._check_heartbeat(ready)
         if ready:
             self._process(ready)
             self._advance()
@@ -121,72 +109,45 @@ class Progress:
 
     def notify(self) -> None:
         """Have the other threads that wait look again."""
-        if self._followers:
-            self._changed.notify_all()
-        for waker in [*self.wakers, *([self._waker] if self._polling else ())]:
-            waker.wake()
+        self.waiter.notify()
 
     def _check_queue(self) -> None:
         if self.queue is not None and self.queue.failure is not None:
             raise CommError(self.queue.failure.text, rank=self.queue.failure.rank)
 
-    def _wait(self) -> None:
+    def _wait(self, changes: int) -> None:
         """Wait until something has happened, and handle it."""
         self._arm()
         timeout_s = self._timeout_s()
-        if self._polling:
-            self._followers += 1
-            try:
-                self._changed.wait(timeout_s)
-            finally:
-                self._followers -= 1
-            self._check_open()
+        self.lock.release()
+        try:
+            ready = self.waiter.wait(changes, timeout_s)
+        finally:
+            self.lock.acquire()
+        self._check_open()
+        if ready is None:
             self._advance()
             return
-        self._polling = True
-        self._changed.release()
-        try:
-            ready = self._poll_all(timeout_s)
-        finally:
-            self._changed.acquire()
-            self._polling = False
-        self._check_open()
-        self._check_heartbeat(bool(ready))
+        self._check_heartbeat(ready)
         if self._process(ready):
             self._advance()
         else:
             self.advance_channels()
-        if self._followers:
-            self._changed.notify_all()
-
-    def _poll_all(self, timeout_s: float) -> list[tuple[int, int]]:
-        """Poll, and make progress on other communicators with messages in progress."""
-        try:
-            return self._poll.poll(0 if self.background.poll(self._poll, timeout_s) else timeout_s)
-        except ValueError:  # another thread has closed it
-            return []
+        if ready:
+            self.notify()
 
     def _check_open(self) -> None:
         if self.over:
             raise CommError(self.over)
 
-    def _process(self, ready: list[tuple[int, int]]) -> bool:
+    def _process(self, ready: Ready) -> bool:
         """Handle what has happened to connections; return whether the work queue needs attention, too."""
         peers = 0
         for fd, events in ready:
             if (peer := self._by_fd.get(fd)) is not None:
                 self._handle(peer, events)
                 peers += 1
-            elif fd == self._waker.fd:
-                self._waker.clear()
         return not 0 < peers == len(ready)
-
-    def watch(self, fd: int, events: int) -> None:
-        """Have `run` call `done` whenever this file descriptor is ready, too."""
-        self._poll.register(fd, events)
-
-    def unwatch(self, fd: int) -> None:
-        self._poll.unregister(fd)
 
     def _advance(self) -> None:
         """Handle completions, and post what can be posted after them."""
@@ -205,14 +166,8 @@ class Progress:
         """Poll for what is needed now."""
         for peer in self.peers.values():
             if (events := peer.poll_events) != peer.events and peer.control.fileno() in self._by_fd:
-                self._poll.modify(peer.control, events)
+                self.waiter.modify(peer.control.fileno(), events)
                 peer.events = events
-        if self.queue is not None:
-            fd, events = self.queue.poll_events
-            if events != self._queue_events and fd >= 0:
-                change = self._poll.modify if self._queue_events else self._poll.register
-                change(fd, events)
-                self._queue_events = events
 
     def _timeout_s(self) -> float:
         """Return for how long to poll. Raises CommError when a rank has been gone for too long."""
@@ -223,10 +178,12 @@ class Progress:
         peer = next(peer for peer in self.peers.values() if peer.gone)
         raise self.lost(peer, peer.gone)
 
-    def _check_heartbeat(self, heard: bool) -> None:
-        """Raises CommError if this rank's own NIC does not answer."""
+    def _check_heartbeat(self, ready: Ready) -> None:
+        """Raises CommError if this rank's own NIC does not answer. What is on its connections is an answer, too."""
         if self.heartbeat is None:
             return
+        queue_fd = -1 if self.queue is None else self.queue.waiter.fd
+        heard = any([fd in self._by_fd or fd == queue_fd for fd, _ in ready])
         try:
             if heard:
                 self.heartbeat.on_reply(time.monotonic())
@@ -248,7 +205,8 @@ class Progress:
                 if isinstance(error.__cause__, ValueError) and error.rank == failure.rank:
                     return Failure(error.rank, str(error))  # it is gone because of its nonsense
                 speakers = {error.rank, failure.rank} - {None}
-                if error.told and str(error).startswith(tuple(f"rank {speaker} says" for speaker in speakers)):
+                explained = (MISMATCHED, *(f"rank {speaker} says" for speaker in speakers))
+                if error.told and str(error).startswith(explained):
                     return Failure(error.rank, str(error))
         if at_fault is not None and at_fault.why:
             return Failure(at_fault.rank, f"rank {at_fault.rank} has left: {at_fault.why}")
@@ -287,8 +245,7 @@ class Progress:
         return CommError(f"rank {peer.rank} is gone: {why}", rank=peer.rank)
 
     def _has_stalled(self) -> bool:
-        now = time.monotonic()
-        return any(waiting is not None and waiting.has_stalled(now) for waiting in (self.heartbeat, self.queue))
+        return self.heartbeat is not None and self.heartbeat.has_stalled(time.monotonic())
 
     # Frames
 
@@ -337,7 +294,7 @@ class Progress:
 
     def _closed(self, peer: Peer, why: str | OSError) -> None:
         if self._by_fd.pop(peer.control.fileno(), None) is not None:
-            self._poll.unregister(peer.control)
+            self.waiter.unregister(peer.control.fileno())
         peer.outbox.clear()
         if peer.left is None:
             peer.gone = why
@@ -349,16 +306,19 @@ class Progress:
         assert self.listener is not None
         match frame:
             case messages.Waiting():
-                peer.waiting = frame if frame.number else None
+                peer.waiting = messages.Waiting(frame.number, printable(frame.call)) if frame.number else None
             case messages.Credit():
                 peer.outbox.credit += frame.size
             case messages.Taken():
                 self.listener.taken(frame.number)
             case messages.Abort():
                 at_fault = frame.rank if frame.rank >= 0 else None
-                raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
+                told = printable(frame.text, keep="\n")
+                _, mismatched, calls = told.partition(MISMATCHED)
+                text = f"{mismatched}{calls}" if mismatched else f"rank {peer.rank} says: {told}"
+                raise CommError(text, rank=at_fault, told=told)
             case messages.Leave():
-                peer.left, peer.why = frame.number, frame.why
+                peer.left, peer.why = frame.number, printable(frame.why, keep="\n")
             case messages.Joined():
                 peer.joined = True
             case messages.Hello():
@@ -391,9 +351,6 @@ class Progress:
     def close(self, why: str = "the communicator is no more: its connections are closed") -> None:
         """Close all connections. Threads that wait here get an error."""
         self._end(why)
-        self._poll.close()
-        if self.heartbeat is not None:
-            self.heartbeat.close()
-        self._waker.close()
+        self.waiter.close()
         for peer in self.peers.values():
             peer.control.close()

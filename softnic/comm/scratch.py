@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softnic.comm.buffers import Array
+from softnic.collectives.elements import Array
 from softnic.ipc import regions
 from softnic.ipc.regions import Region
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import softnic.socket
-from softnic.comm.heartbeat import Heartbeat
+from softnic.comm.heartbeat import Heartbeat, shared_heartbeat
 from softnic.ipc import control, regions, socket_state
 from softnic.ipc.regions import Region
 
@@ -31,8 +31,8 @@ class NicConnection:
     """The work queue's socket (softnic/ipc/work_queue.py), non-blocking."""
     number: Callable[[Region], int]
     """Returns the NIC's number of a region of registered memory. Raises OSError."""
-    heartbeat: Callable[[], Heartbeat | None] = lambda: None
-    """Returns a new heartbeat. Raises OSError."""
+    heartbeat: Heartbeat | None = None
+    """The one that this process has for this NIC, to be released."""
     path: str = ""
     """The NIC's control socket; empty: it has none."""
 
@@ -51,6 +51,13 @@ class Transport:
             return "127.0.0.1"
         with self._socket() as unused:
             return socket_state.client(socket_state.stream_of(unused.fileno()).path).info().ip
+
+    def nic_counters(self) -> dict[str, int]:
+        """Return the counters of this rank's NIC; empty: it has none. Raises OSError."""
+        if self._module is not softnic.socket:
+            return {}
+        with self._socket() as unused:
+            return socket_state.client(socket_state.stream_of(unused.fileno()).path).stats().counters
 
     def _socket(self) -> stdlib.socket:
         made: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM, **self._nic)
@@ -89,7 +96,7 @@ class Transport:
         connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_NODELAY, 1)
 
     def keep_alive(self, connection: stdlib.socket) -> None:
-        """Detect a dead peer.
+        """Detect a dead peer. The NIC probes only one of the two to a rank (softnicd/relieved_connection.py).
 
         Only for CONTROL and ENGINE_CONTROL: a peer that is alive takes their few bytes soon, while a data connection
         may make no progress for as long as the peer computes.
@@ -104,10 +111,22 @@ class Transport:
     def default_codec(self, connection: stdlib.socket) -> str:
         """Return the codec of the NIC's table for compressed streams; empty: none."""
         connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
-        return str(self._module.info(connection).codec)
+        return str(self.info(connection).codec)
 
-    def join(self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]]) -> NicConnection:
+    def info(self, connection: stdlib.socket) -> control.StreamInfo:
+        """Return what the NIC knows of a connection. Raises OSError."""
+        found: control.StreamInfo = self._module.info(connection)
+        return found
+
+    def join(
+        self,
+        rank: int,
+        channels: Sequence[Mapping[int, stdlib.socket]],
+        process: Mapping[int, stdlib.socket] | None = None,
+    ) -> NicConnection:
         """Hand the NIC this rank's ENGINE_CONTROL, DATA, PLAIN and TAGGED connections, each by rank.
+
+        `process`: the CONTROL ones, which stay the process's and are not probed while ENGINE_CONTROL is.
 
         Raises OSError, and ValueError if they are not a NIC's.
         """
@@ -116,14 +135,15 @@ class Transport:
         path = socket_state.stream_of(next(iter(channels[0].values())).fileno()).path
         numbers = [
             [socket_state.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
-            for by_rank in channels
+            for by_rank in [*channels, *([process] if process else ())]
         ]
+        fields = dict(zip(("control", "data", "messages", "compressed", "process"), numbers, strict=False))
         ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         try:
-            socket_state.client(path).call(control.Join(rank, *numbers), nics.fileno())
+            socket_state.client(path).call(control.Join(rank, **fields), nics.fileno())
             ours.setblocking(False)
             number = partial(regions.number, path=path)
-            return NicConnection(ours, number, lambda: Heartbeat(path, time.monotonic()), path)
+            return NicConnection(ours, number, shared_heartbeat(path, time.monotonic()), path)
         except BaseException:
             ours.close()
             raise

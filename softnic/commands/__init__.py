@@ -15,20 +15,19 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import importlib.metadata
 import json
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, cast
 
+from softnic.arguments import ShowVersion
 from softnic.extras import PACKAGES, not_installed
-
-T = TypeVar("T")
+from softnic.terminal import drop_unwritten, open_standard_files
 
 COMMANDS = (
     "demo",
@@ -49,6 +48,9 @@ COMMANDS = (
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
 
+_WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
 class CommandError(Exception):
     """An error for the user; its text is one line that says what to do."""
 
@@ -64,52 +66,58 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Makes an argparse type of `parse` that keeps the text of its ValueError."""
-
-    def convert(text: str) -> T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return convert
-
-
-def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
-    """Makes an argparse type: a whole number from `minimum` to `maximum`."""
-    wanted = f"a whole number from {minimum} to {maximum}" if maximum else f"a whole number, at least {minimum}"
-
-    def convert(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or int(text) < minimum or (maximum and int(text) > maximum):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
-        return int(text)
-
-    return convert
-
-
-def number(minimum: float, maximum: float, wanted: str) -> Callable[[str], float]:
-    """Makes an argparse type: a number from `minimum` to `maximum`, which errors call `wanted`."""
-
-    def convert(text: str) -> float:
-        with suppress(ValueError):
-            if minimum <= float(text) <= maximum:
-                return float(text)
-        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
-
-    return convert
-
-
 def add_json(parser: argparse.ArgumentParser, what: str = "all figures") -> None:
     """Adds --json, for `check_writable` and `deliver_json`. `what` names the content in the help."""
     parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON (-: standard output, no tables)")
 
 
 def check_writable(*targets: str | Path | None) -> None:
-    """Raises OSError if a file cannot be written, before the work is done. None and "-" are ignored."""
+    """Raises OSError if a file cannot be written, before the work is done. None and "-" are ignored.
+
+    No file is left behind, and a pipe or device is not opened: its reader would take that for the whole content.
+    """
     for target in targets:
-        if target not in (None, "-"):
-            Path(target).open("a").close()
+        if target is None or target == "-":
+            continue
+        path = Path(target)
+        exists = path.exists()
+        if exists and not path.is_file() and not path.is_dir():
+            if not os.access(path, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            continue
+        path.open("a").close()
+        if not exists:
+            path.resolve().unlink()  # where a link leads
+
+
+def picture(*suffixes: str) -> Callable[[str], Path]:
+    """Makes an argparse type: the path of a picture whose name ends in one of these, as in `.png`."""
+    *others, last = suffixes
+    wanted = f"{', '.join(others)} or {last}" if others else last
+
+    def convert(text: str) -> Path:
+        if Path(text).suffix.lower() not in suffixes:
+            raise argparse.ArgumentTypeError(f"{text!r} is no picture's name: it ends in {wanted}")
+        return Path(text)
+
+    return convert
+
+
+@contextmanager
+def named(target: str | Path) -> Iterator[None]:
+    """Adds the file's name to an OSError that has none, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(target)
+        raise
+
+
+def write_file(target: str | Path, content: bytes | str) -> None:
+    """Writes a file. Raises OSError with its name."""
+    with named(target):
+        Path(target).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def deliver_json(target: str | None, content: Any, indent: int | None = 2) -> bool:
@@ -124,6 +132,7 @@ def json_writer(target: str | None, indent: int | None = None) -> Iterator[Calla
     with ExitStack() as stack:
         sink = sys.stdout if target == "-" else None
         if target and sink is None:
+            stack.enter_context(named(target))
             sink = stack.enter_context(Path(target).open("w", encoding="utf-8"))
 
         def deliver(content: Any) -> bool:
@@ -154,7 +163,14 @@ def missing(error: ImportError) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command `softnic`. Returns its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    open_standard_files()
+    try:
+        return _main(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        drop_unwritten(sys.stdout)
+
+
+def _main(arguments: list[str]) -> int:
     name = arguments[0] if arguments and arguments[0] in COMMANDS else None
     try:
         if name is None:
@@ -170,16 +186,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except CommandError as error:
         return _fail(name, str(error), error)
-    except BrokenPipeError:
-        # The reader of the output has exited (`softnic stat | head`). Python must not flush stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of the output has exited (`softnic stat | head`)
         return 1
     except OSError as error:
-        return _fail(name, _os_error(error), error)
+        if error.filename is None and error.errno in _WRITE_ERRORS and _stdout_fails():
+            error.filename = "standard output"
+        return _fail(name, os_error_text(error), error)
     except ImportError as error:
         return _fail(name, missing(error))
     except KeyboardInterrupt:
         return 130
+
+
+def _stdout_fails() -> bool:
+    """Returns whether standard output cannot be written. An error of writing does not say of which file it is."""
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
 
 
 def exit_on_signals() -> AbstractContextManager[None]:
@@ -219,7 +245,7 @@ def _overview() -> argparse.ArgumentParser:
         description="A compressing network card in software: gradients cross the network compressed.",
         epilog="`softnic COMMAND --help` describes a command. Try: softnic demo",
     )
-    parser.add_argument("--version", action="version", version=f"softnic {version()}")
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in COMMANDS:
         try:
@@ -230,15 +256,8 @@ def _overview() -> argparse.ArgumentParser:
     return parser
 
 
-def version() -> str:
-    """Returns softnic's version, or where it runs from."""
-    try:
-        return importlib.metadata.version("softnic")
-    except importlib.metadata.PackageNotFoundError:
-        return "(run from its source tree, not installed)"
-
-
-def _os_error(error: OSError) -> str:
+def os_error_text(error: OSError) -> str:
+    """Return one line on an error of the system: the file, if one is known, and what is wrong."""
     text = error.strerror or str(error)
     if error.errno == errno.EMFILE:
         text += " (`ulimit -n` sets the limit)"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from softnic.commands import CommandError, check_writable, deliver_json
 from softnic.experiments.compare import advice, page
-from softnic.experiments.compare.advice import Advice, AdviceError, ModelSummary
+from softnic.experiments.compare.advice import Advice, AdviceError, ComparedModel
 from softnic.experiments.compare.summary import RATES
 from softnic.units import rate_bps, text_time
 
@@ -20,12 +21,14 @@ def run(args: argparse.Namespace) -> int:
     directory = args.results or args.out
     try:
         _check(args)
-        results = page.summarised(directory) if directory else advice.load(advice.PUBLISHED)
+        results = _own(directory) if directory else advice.load(advice.PUBLISHED)
         chosen, notes = _models(args, results)
+        rates = (args.rate,) if args.rate else RATES
+        given = [advice.advise(model, rate_bps(rate)) for model in chosen for rate in rates]
     except (AdviceError, ValueError) as error:
         raise CommandError(str(error)) from error
-    rates = (args.rate,) if args.rate else RATES
-    given = [advice.advise(summary, rate_bps(rate)) for summary in chosen for rate in rates]
+    except (ArithmeticError, LookupError) as error:
+        raise CommandError(f"no advice follows from these results: {error}") from error
     if deliver_json(args.json, [_as_json(each) for each in given]):
         console = Console(markup=False)
         for line in [*notes, *(line for each in given for line in advice.text(each))]:
@@ -41,8 +44,13 @@ def _check(args: argparse.Namespace) -> None:
         raise AdviceError("--parameters is for a model without results: leave out --model")
 
 
-def _models(args: argparse.Namespace, results: list[ModelSummary]) -> tuple[list[ModelSummary], list[str]]:
-    """Return the summaries to advise from, and what to say of them. Raises AdviceError."""
+def _own(directory: Path) -> list[ComparedModel]:
+    """Return the models that a directory has results of. Raises OSError, ValueError."""
+    return list(map(advice.compared, page.summarised(directory)))
+
+
+def _models(args: argparse.Namespace, results: list[ComparedModel]) -> tuple[list[ComparedModel], list[str]]:
+    """Return the models to advise from, and what to say of them. Raises AdviceError."""
     if args.parameters is None:
         return [advice.find(results, name) for name in args.models or [each.model for each in results]], []
     found = advice.nearest(results, args.parameters, args.compute)
@@ -57,7 +65,7 @@ def _models(args: argparse.Namespace, results: list[ModelSummary]) -> tuple[list
 
 def _as_json(given: Advice) -> dict[str, Any]:
     return {
-        "model": given.summary.model,
+        "model": given.model.model,
         "rate_bps": given.rate_bps,
         "take": given.best.method.method,
         "link_share_of_exact_step": given.link_share,
@@ -65,7 +73,7 @@ def _as_json(given: Advice) -> dict[str, Any]:
             {
                 "method": each.method.method,
                 "seconds": each.seconds,
-                "seeds": list(each.method.seeds),
+                "seeds": given.model.seeds,
                 "ratio": each.method.ratio,
                 "step_s": each.method.step_seconds(given.rate_bps),
             }

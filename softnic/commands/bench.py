@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from rich.console import Console
-
+from softnic.arguments import count, number
 from softnic.bench import allreduce as bench_allreduce
 from softnic.bench import codec as bench_codec
 from softnic.bench import connections as bench_connections
@@ -19,9 +18,10 @@ from softnic.bench import stream as bench_stream
 from softnic.bench.rank import BLOCKING, NONBLOCKING
 from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
-from softnic.commands import CommandError, add_json, check_writable, count, deliver_json, number
+from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.links import add_key, add_link, add_poll, codec_name, link_of, text
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
+from softnic.measure.progress import shown
+from softnic.measure.report import MeasurementError, MeasurementReport, Progress
 from softnic.tcp.algorithms import ALGORITHMS
 
 Measure = Callable[[Any, Progress], MeasurementReport[Any]]
@@ -35,7 +35,8 @@ _DATA_HELP = "gaussian:SIGMA, zeros, sparse:SHARE, or hdc: gradients of the demo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Each takes less than a minute with its defaults; `softnic bench NAME --help` describes it.\n\n"
+        "Each takes less than a minute with its defaults; `softnic bench NAME --help` describes it. Every figure is\n"
+        "printed on standard error when it is measured, the table on standard output at the end.\n\n"
         "examples:\n"
         "  softnic bench codec --compare\n"
         "  softnic bench stream --json stream.json"
@@ -49,11 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_writable(args.json)
-    with Console(stderr=True, markup=False).status("starting") as status:
+    with shown() as progress:
         try:
-            report: MeasurementReport[Any] = args.measure(
-                _settings(args), lambda what: status.update(f"measuring {what}")
-            )
+            report: MeasurementReport[Any] = args.measure(_settings(args), progress)
         except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if deliver_json(args.json, report.as_json()):
@@ -98,10 +97,11 @@ def _add_stream(kinds: Any) -> None:
         "MB/s, CPU and memory of one stream through two NICs; limits: a Unix socket, a UDP flood, the link's rate",
         "examples:\n"
         "  softnic bench stream\n"
-        "  softnic bench stream --codec bounded:10 --codec inceptionn:10 --json stream.json\n"
+        "  softnic bench stream --codec rht:4 --codec bounded:10 --json stream.json\n"
         "  softnic bench stream --rate 1gbit --delay 50us --megabytes 200\n"
         "  softnic bench stream --rate 1gbit --delay 10ms --loss 0.1% --congestion bbr\n"
-        "  softnic bench stream --key",
+        "  softnic bench stream --key\n"
+        "  softnic bench stream --capture --megabytes 256",
     )
     settings = bench_stream.StreamSettings()
     _add_codecs(parser, "of a tagged stream", settings.codecs)
@@ -109,6 +109,7 @@ def _add_stream(kinds: Any) -> None:
     parser.add_argument("--megabytes", type=count(2, 10**6), default=512, metavar="N", help="of a stream (512)")
     _add_rounds(parser, settings.rounds)
     add_key(parser)
+    parser.add_argument("--capture", action="store_true", help="measure once more while both NICs are captured")
     parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
     add_poll(parser)
     add_link(parser)
@@ -123,7 +124,7 @@ def _add_allreduce(kinds: Any) -> None:
         "seconds of an all-reduce over NICs, exact and compressed; limit: compressed bytes at the links' rate",
         "examples:\n"
         "  softnic bench allreduce\n"
-        "  softnic bench allreduce --rate 10gbit --codec bounded:10 --json allreduce.json\n"
+        "  softnic bench allreduce --rate 10gbit --codec rht:4 --json allreduce.json\n"
         "  softnic bench allreduce -n 2 --megabytes 25 --rate 100mbit --rounds 3\n"
         "  softnic bench allreduce --nonblocking --codec bounded:8 --memory registered\n"
         "  softnic bench allreduce --megabytes 0.01 --rounds 50 --algorithm tree --algorithm direct --algorithm ring",
@@ -157,7 +158,7 @@ def _add_overlap(kinds: Any) -> None:
         "slow-down of computing during a blocking call of a thread, or a nonblocking one; limit: the daemons' CPU time",
         "examples:\n"
         "  softnic bench overlap\n"
-        "  softnic bench overlap -n 4 --codec bounded:10 --codec bfp:7 --json overlap.json",
+        "  softnic bench overlap -n 4 --codec rht:4 --codec bfp:7 --json overlap.json",
     )
     settings = bench_overlap.OverlapSettings()
     _add_codecs(parser, "of a compressed all-reduce", settings.codecs)

@@ -19,10 +19,11 @@ from typing import BinaryIO
 
 from rich.console import Console
 
+from softnic.arguments import argument, count
+from softnic.capture.capture_file import CaptureError
 from softnic.capture.pcapng import MAX_SNAPLEN
-from softnic.capture.reader import CaptureError
 from softnic.capture.recorder import Recorder, VantagePoint
-from softnic.commands import CommandError, argument, count, handled
+from softnic.commands import CommandError, check_writable, handled, write_file
 from softnic.commands.nics import named_nics
 from softnic.ipc import control
 from softnic.ipc.client import Client
@@ -158,6 +159,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("no NIC given: use --nic PATH with its control socket, or set SOFTNIC_NIC")
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise CommandError("a NIC is given twice: its packets would be recorded twice")
+    check_writable(args.json)
     side = Side(host=not args.wire_only, wire=not args.host_only)
     if args.output == "-" and sys.stdout.isatty():
         raise CommandError("a capture is binary: redirect standard output, or give a file")
@@ -205,4 +207,4 @@ def _report(args: argparse.Namespace, paths: Sequence[str], recorder: Recorder) 
             "dropped": dropped,
             "ended_early": gone,
         }
-        Path(args.json).write_text(json.dumps(record, indent=2) + "\n")
+        write_file(args.json, json.dumps(record, indent=2) + "\n")

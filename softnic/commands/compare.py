@@ -13,8 +13,9 @@ from pathlib import Path
 from rich.console import Console
 
 from softnic import units
+from softnic.arguments import argument, count
 from softnic.cluster.nic_process import ClusterError
-from softnic.commands import CommandError, add_json, advise, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, advise, check_writable, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
 from softnic.experiments import methods, photos, torch_models
@@ -25,10 +26,10 @@ from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.run import run as compare
 from softnic.experiments.compare.summary import RATES
 from softnic.experiments.data import DataError, load
-from softnic.experiments.kept import InUseError, ResultFile, alone, checkout
-from softnic.experiments.pages import PageError
-from softnic.experiments.report import MeasurementError, Progress
 from softnic.extras import not_installed
+from softnic.measure.kept import InUseError, ResultFile, alone, checkout
+from softnic.measure.pages import PageError
+from softnic.measure.report import MeasurementError, Progress
 
 NAME = "compare"
 HELP = "train the same models by many methods of gradient exchange, and compare accuracy and cost"

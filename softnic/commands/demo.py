@@ -13,21 +13,22 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from softnic.cluster import Cluster
-from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
+from softnic.arguments import count
+from softnic.cluster.cluster import Cluster
+from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.capture import recording
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, link_of, start_cluster
 from softnic.commands.links import text as as_written
 from softnic.experiments import demo
 from softnic.experiments.data import DataError, DataSet, load
-from softnic.experiments.report import MeasurementError
 from softnic.experiments.trainer import TrainingPlan
+from softnic.measure.report import MeasurementError
 
 NAME = "demo"
 HELP = "train a digit classifier over NICs that compress its gradients, and over NICs that do not"
 
-CODECS = ("inceptionn:10", "bounded:10")
+CODECS = ("rht:4", "bounded:10")
 STEPS = {"digits": 200, "MNIST": 1500}
 """Default of --steps."""
 RECORDED_STEPS = 2

@@ -13,7 +13,8 @@ from typing import Any
 from rich.console import Console
 
 from softnic import units
-from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json, number
+from softnic.arguments import argument, count, number
+from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.nics import add_nic, named_nics
 from softnic.doctor import host, path, running, speed
 from softnic.doctor.findings import Finding, exit_code
@@ -107,9 +108,11 @@ def _listen(bind: Address, key: bytes | None, seconds: float | None) -> int:
         print(f"listening at {listener.address[0]}:{listener.address[1]} by UDP and TCP, until Ctrl-C", flush=True)
         listener.serve(lambda: until is not None and time.monotonic() >= until)
     except KeyboardInterrupt:
-        return 0
+        pass
     finally:
         listener.close()
+    counted = listener.counters
+    print(f"{counted.questions} questions answered, {counted.rejected} datagrams and connections rejected")
     return 0
 
 

@@ -10,6 +10,8 @@ import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
+from softnic.arguments import count
+from softnic.capture.capture_file import CaptureError
 from softnic.capture.extcap import (
     ALL,
     SIDES,
@@ -22,13 +24,13 @@ from softnic.capture.extcap import (
     wait_for_end,
 )
 from softnic.capture.pcapng import MAX_SNAPLEN
-from softnic.capture.reader import CaptureError
 from softnic.capture.wireshark_folders import install, uninstall, wireshark_folders
 from softnic.cluster.nic_process import running_nics
-from softnic.commands import CommandError, count, handled, version
+from softnic.commands import CommandError, handled
 from softnic.commands.capture import Side, recording
 from softnic.commands.nics import named_nics
 from softnic.ipc.client import Client
+from softnic.version import version
 
 NAME = "extcap"
 HELP = "make running NICs interfaces of Wireshark and tshark"

@@ -10,16 +10,21 @@ from typing import Any
 import numpy as np
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from softnic.arguments import argument, count
 from softnic.capture import tables
+from softnic.capture.capture_file import CaptureError
 from softnic.capture.flows import Analysis, CapturedFlow, FlowView
 from softnic.capture.page import CapturePage
-from softnic.capture.reader import CaptureError, read
+from softnic.capture.reader import read
 from softnic.capture.report import CaptureReport, jsonable_floats
-from softnic.capture.streams import StreamError, stream_bytes, stream_floats
+from softnic.capture.streams import StreamError, stream_of
 from softnic.capture.wireshark_folders import DISSECTOR
 from softnic.codecs import DecodeError
-from softnic.commands import CommandError, add_json, argument, count, deliver_json
+from softnic.commands import CommandError, add_json, check_writable, deliver_json, named, write_file
+from softnic.measure.report import widen
+from softnic.terminal import printable
 
 NAME = "inspect"
 HELP = "show the flows, packets and floats of a capture"
@@ -36,7 +41,9 @@ examples:
 Packet numbers are those of Wireshark. `repeated` counts packets without new bytes (retransmitted, duplicated or
 overtaken). Table columns 2, 10, 18 and 34 bit: encoded size of a float, including its tag of 2 bits."""
 _WIDTH = 110
-"""Width of tables that do not go to a terminal."""
+"""Width of texts that do not go to a terminal."""
+_NAMES = 40
+"""Interfaces that an error names."""
 
 
 def _tos(text: str) -> int:
@@ -59,7 +66,7 @@ class _PrintDissector(argparse.Action):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLE
-    parser.add_argument("file", metavar="FILE", help="a pcapng file")
+    parser.add_argument("file", metavar="FILE", help="a pcapng or pcap file")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--flow", metavar="N", type=count(1), help="show one flow and its packets")
     one.add_argument("--packet", metavar="N", type=count(1), help="show one packet with its floats")
@@ -88,19 +95,21 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("--floats and --bytes need --flow N or --packet N")
     if args.at and not args.flow:
         raise CommandError("--at needs --flow N")
+    check_writable(args.json, args.html, args.floats, args.bytes)
     try:
-        with Console(stderr=True, markup=False).status(f"reading {args.file}"):
+        with Console(stderr=True, markup=False).status(Text(f"reading {printable(args.file)}")):
             analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
             if args.html:
-                Path(args.html).write_text(CapturePage(analysis, Path(args.file).name).html())
+                write_file(args.html, CapturePage(analysis, Path(args.file).name).html())
                 return 0
             parts, record = _report(args, CaptureReport(analysis, args.file))
     except (CaptureError, StreamError, DecodeError) as error:
-        raise CommandError(f"{args.file}: {error}") from error
+        raise CommandError(f"{printable(args.file)}: {error}") from error
     if deliver_json(args.json, record):
         console = Console(markup=False)
         if not console.is_terminal:
             console.width = _WIDTH
+        widen(console, *(part for part in parts if isinstance(part, Table)))
         for number, part in enumerate(parts):
             if number and isinstance(part, Table):
                 console.print()
@@ -116,23 +125,32 @@ def _report(args: argparse.Namespace, report: CaptureReport) -> tuple[list[Rende
     if args.flow:
         return _flow(args, report, limit)
     summary = report.summary()
-    return list(tables.summary_tables(summary, limit)), asdict(summary)
+    return list(tables.summary_tables(summary, limit)), asdict(summary) if args.json else None
 
 
 def _flow(args: argparse.Namespace, report: CaptureReport, limit: int | None) -> tuple[list[RenderableType], Any]:
-    analysis = report.analysis
+    file, analysis = printable(args.file), report.analysis
     if args.flow > len(analysis.flows):
-        raise CommandError(f"{args.file}: no flow {args.flow}: the capture has {len(analysis.flows)}")
+        raise CommandError(f"{file}: no flow {args.flow}: the capture has {len(analysis.flows)}")
     flow = analysis.flows[args.flow - 1]
     view = _view(args, analysis, flow)
-    if args.floats:
-        _save(args.floats, stream_floats(analysis, view))
-    if args.bytes:
-        Path(args.bytes).write_bytes(stream_bytes(analysis, view))
+    conflicts = _export(args, analysis, view) if args.floats or args.bytes else 0
     record = report.flow(flow, view)
     packets = report.packets(flow, view, None if args.json else limit)
-    parts = list(tables.flow_tables(record, packets[:limit]))
-    return parts, asdict(record) | {"packets": [asdict(packet) for packet in packets]}
+    parts = list(tables.flow_tables(record, packets[:limit], limit))
+    if conflicts:
+        parts.append(Text(f"{conflicts:,} bytes came again with other values: the first are written", style="yellow"))
+    return parts, asdict(record) | {"conflicting_bytes": conflicts, "packets": [asdict(packet) for packet in packets]}
+
+
+def _export(args: argparse.Namespace, analysis: Analysis, view: FlowView) -> int:
+    """Write the floats or bytes of a flow; return the number of bytes that came again with other values."""
+    stream = stream_of(analysis, view)
+    if args.floats:
+        _save(args.floats, stream.floats)
+    if args.bytes:
+        write_file(args.bytes, stream.data.tobytes())
+    return stream.conflicts
 
 
 def _view(args: argparse.Namespace, analysis: Analysis, flow: CapturedFlow) -> FlowView:
@@ -140,26 +158,28 @@ def _view(args: argparse.Namespace, analysis: Analysis, flow: CapturedFlow) -> F
     if args.at is None:
         return flow.main
     if args.at not in names:
-        raise CommandError(f"{args.file}: flow {flow.number} is not at {args.at!r}, only at {', '.join(names)}")
+        more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+        known = ", ".join(list(names)[:_NAMES]) + more
+        raise CommandError(f"{printable(args.file)}: flow {flow.number} is not at {args.at!r}, only at {known}")
     return names[args.at]
 
 
 def _packet(args: argparse.Namespace, report: CaptureReport, limit: int | None) -> tuple[list[RenderableType], Any]:
-    capture = report.analysis.capture
+    file, capture = printable(args.file), report.analysis.capture
     if args.packet > len(capture):
-        raise CommandError(f"{args.file}: no packet {args.packet}: the capture has {len(capture)}")
+        raise CommandError(f"{file}: no packet {args.packet}: the capture has {len(capture)}")
     found = report.packet(args.packet)
     if found is None:
-        raise CommandError(f"{args.file}: packet {args.packet} is not a complete TCP packet (tshark shows what it is)")
+        raise CommandError(f"{file}: packet {args.packet} is not a complete TCP packet (tshark shows what it is)")
     record, content = found
     if (args.floats or args.bytes) and record.problem:
-        raise CommandError(f"{args.file}: packet {args.packet}: {record.problem}")
+        raise CommandError(f"{file}: packet {args.packet}: {record.problem}")
     if args.floats:
         if isinstance(content, bytes):
-            raise CommandError(f"{args.file}: packet {args.packet} is untagged: its bytes may not be floats")
+            raise CommandError(f"{file}: packet {args.packet} is untagged: its bytes may not be floats")
         _save(args.floats, content)
     if args.bytes:
-        Path(args.bytes).write_bytes(report.original(args.packet))
+        write_file(args.bytes, report.original(args.packet))
     parts = list(tables.packet_tables(record, content, limit))
     if args.json and not isinstance(content, bytes):
         record.floats = jsonable_floats(content)
@@ -167,5 +187,5 @@ def _packet(args: argparse.Namespace, report: CaptureReport, limit: int | None) 
 
 
 def _save(path: str, floats: np.ndarray[Any, np.dtype[np.float32]]) -> None:
-    with Path(path).open("wb") as file:  # np.save would add a suffix to a name without one
+    with named(path), Path(path).open("wb") as file:  # np.save would add a suffix to a name without one
         np.save(file, floats)

@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable
 
 from softnic import codecs, units
-from softnic.cluster import Cluster
+from softnic.arguments import argument, count
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import LINK, MAX_NODES, ClusterError
-from softnic.commands import CommandError, argument, count
+from softnic.commands import CommandError
 
 _HELP = {
     "rate": ("rate of transmission", "1gbit"),

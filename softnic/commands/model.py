@@ -14,11 +14,13 @@ from typing import Any
 from rich.console import Console
 
 from softnic import units
+from softnic.arguments import argument, count
 from softnic.bench import calibrate, inputs
 from softnic.cluster.nic_process import ClusterError
-from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, check_writable, deliver_json, named, picture
 from softnic.commands.links import codec_name, text
-from softnic.experiments.report import MeasurementError, draw_table, widen
+from softnic.measure.progress import shown
+from softnic.measure.report import MeasurementError, draw_table, widen
 from softnic.model import chart, check, layers, parameters, predict
 
 NAME = "model"
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    check_writable(args.json)
+    check_writable(args.json, getattr(args, "png", None))
     try:
         content, show = args.make(args)
     except (MeasurementError, ClusterError, ValueError) as error:
@@ -103,11 +105,14 @@ def _add_calibrate(kinds: Any) -> None:
 
 def _calibrate(args: argparse.Namespace) -> Result:
     codecs = tuple(dict.fromkeys(args.codec or calibrate.CalibrationSettings.codecs))
-    plan = calibrate.CalibrationSettings(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
-    with Console(stderr=True, markup=False).status("starting") as status:
-        machine = calibrate.run(plan, lambda what: status.update(f"measuring {what}"))
     path = args.out or parameters.default_path()
-    parameters.save(machine, path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(path)
+    plan = calibrate.CalibrationSettings(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
+    with shown() as progress:
+        machine = calibrate.run(plan, progress)
+    with named(path):
+        parameters.save(machine, path)
 
     def show() -> None:
         _table(("quantity", "figure"), _machine_rows(machine), words=2)
@@ -148,7 +153,8 @@ def _add_predict(kinds: Any) -> None:
         "predict",
         "iteration time and scaling by strategy and nodes, from a machine's parameters",
         "examples:\n"
-        "  softnic model predict --network alexnet --batch 64 --rate 1gbit --codec bounded:10\n"
+        "  softnic model predict --network alexnet --batch 64 --rate 1gbit --codec bfp:7\n"
+        "  softnic model predict --network resnet50 --compute 120ms --rate 10gbit\n"
         "  softnic model predict --layers mine.json --batch 16 --rate 100gbit --ideal-nic --json -",
         _predict,
     )
@@ -159,38 +165,44 @@ def _add_predict(kinds: Any) -> None:
     add("--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples in a worker's mini-batch (32)")
     add("--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="rate of the links (10gbit)")
     add("--delay", type=argument(units.time_s), default="0s", metavar="X", help="delay of the links (0s)")
-    codec_help = "codec of the strategies with +c (bfp:7)"
-    add("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help=codec_help)
+    codec_help = f"codec of the strategies with +c ({predict.RECOMMENDED}, or the first of --parameters)"
+    add("--codec", type=text(codec_name), metavar="NAME", help=codec_help)
     nodes_help = "numbers of nodes (1,2,4 .. 1024)"
     add("--nodes", type=argument(_numbers), default=predict.NODES, metavar="N,N", help=nodes_help)
     add("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
     machine_help = f"output of calibrate, or `{PAPER}` for Ma et al.'s prototype ({parameters.default_path()})"
     add("--parameters", metavar="FILE", help=machine_help)
+    compute_help = "a step's time on one worker without exchange, as in 120ms (this machine's, by --parameters)"
+    add("--compute", type=argument(units.time_s), metavar="TIME", help=compute_help)
     add("--ideal-nic", action="store_true", help="assume NICs that fill any link")
-    add("--png", type=Path, metavar="FILE", help="write a chart (needs matplotlib)")
+    add("--png", type=picture(".png"), metavar="FILE", help="write a chart (needs matplotlib)")
 
 
 def _predict(args: argparse.Namespace) -> Result:
     machine = _machine(args.parameters)
     network = layers.load(args.layers) if args.layers else layers.network(args.network)
+    codec = args.codec or predict.default_codec(machine)
     plan = predict.TrainingSetup(
         network=network,
         batch=args.batch,
         rate_bps=args.rate,
         delay_s=args.delay,
-        codec=args.codec,
+        codec=codec,
         nodes=args.nodes,
         strategies=tuple(dict.fromkeys(args.strategy or predict.STRATEGIES)),
         nic_limit=not args.ideal_nic,
+        compute_s=args.compute,
     )
     rows = predict.predict(plan, machine)
     name = str(args.layers or args.network)
+    computed = "" if args.compute is None else f", {units.text_time(args.compute)} of computation a step"
     title = (
         f"{name}: {len(network)} layers, {layers.parameters_of(network) / 1e6:.1f} million parameters, {args.batch} "
-        f"examples a worker; {units.text_rate(args.rate)}, {args.codec}; {machine.description}"
+        f"examples a worker{computed}; {units.text_rate(args.rate)}, {codec}; {machine.description}"
     )
     if args.png:
-        chart.png(rows, args.png, title)
+        with named(args.png):
+            chart.png(rows, args.png, title)
 
     def show() -> None:
         print(f"{title}\n\nmilliseconds an iteration (throughput of one node = 1)")
@@ -202,7 +214,8 @@ def _predict(args: argparse.Namespace) -> Result:
         _table(("nodes", *groups), table, words=0)
         print(f"chart written to {args.png}" if args.png else chart.text(rows))
 
-    return {"title": title, "machine": asdict(machine), "predictions": [asdict(row) for row in rows]}, show
+    predictions = [asdict(row) for row in rows]
+    return {"title": title, "compute_s": args.compute, "machine": asdict(machine), "predictions": predictions}, show
 
 
 def _cell(row: predict.Prediction) -> str:

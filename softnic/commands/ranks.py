@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from softnic.cluster import Cluster
 from softnic.cluster.abort_record import VARIABLE as ABORT_VARIABLE
 from softnic.cluster.abort_record import read_abort
+from softnic.cluster.cluster import Cluster
 
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": "1"}
 """Default environment of ranks: many of them share the cores, and their lines should appear when they are written."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from softnic import mpi4py
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.kernel import KernelCluster
 from softnic.commands import CommandError
 from softnic.commands.links import add_arguments as add_link_arguments
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "ranks 0 and 2 do. --uplink gives them a route to the host's network, by slirp4netns or pasta.\n\n"
         "With --mpi4py, `from mpi4py import MPI` gives softnic.MPI.\n\n"
         "examples:\n"
-        "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
+        "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec rht:4 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
         "iperf3 -c 10.77.0.1'\n"
         "  softnic run -n 3 --kernel 0 --uplink -- sh start.sh"

@@ -140,9 +140,17 @@ def document(stats: Sequence[NicStats], rates: Sequence[Rates | None]) -> list[d
     """Return the document of --json: a `NicReport` for each NIC."""
     reports = [
         NicReport(
-            *(1, each.info, each.process, each.counters, each.events, each.totals, each.collectives, each.streams),
-            *(each.communicators, each.failed),
-            msgspec.UNSET if rate is None else rate,
+            schema=1,
+            nic=each.info,
+            process=each.process,
+            counters=each.counters,
+            events=each.events,
+            totals=each.totals,
+            collectives=each.collectives,
+            streams=each.streams,
+            communicators=each.communicators,
+            failed=each.failed,
+            rates=msgspec.UNSET if rate is None else rate,
         )
         for each, rate in zip(stats, rates, strict=True)
     ]

@@ -9,35 +9,30 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
-from softnic.commands import CommandError, add_json, count, deliver_json, json_writer, number
+from softnic.arguments import count, number
+from softnic.commands import CommandError, add_json, deliver_json, json_writer
+from softnic.commands.layout import terminal_width
 from softnic.commands.nics import add_nic
-from softnic.commands.snapshots import NicReader, Rates, document, rates_of, ratio_between, schema
-from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
-from softnic.commands.waits import collective_lines
+from softnic.commands.snapshots import NicReader, Rates, document, rates_of, schema
+from softnic.commands.stat_page import page
 from softnic.commands.why import explain, write_samples
-from softnic.ipc.collectives_info import CommunicatorInfo
-from softnic.ipc.control import NicEvent, NicStats, StreamInfo
-from softnic.units import text_bytes, text_rate, text_time
+from softnic.ipc.control import NicStats
+from softnic.terminal import printable
 
 NAME = "stat"
 HELP = "show the streams and counters of NICs"
-_EVENTS = 10
-"""Number of events shown without --all."""
-_WIDTH = 160
-"""Columns of the stream table; a narrower terminal wraps its lines."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without --nic: the NIC in SOFTNIC_NIC, otherwise the NICs of all clusters that you run. Byte columns are\n"
         "totals of a stream: sent and received by the application, and on the wire as frames; ratio is the\n"
-        "compression of tagged data sent. The queues are the bytes that the peer has not acknowledged and those that\n"
-        "the application has not read. Then follow collectives in progress, with what each rank waits for, and\n"
-        "events: lost peers and applications, exhausted resources, repairs.\n"
+        "compression of tagged data sent, tag the ToS and the codecs. Unacked are bytes that the peer has not\n"
+        "acknowledged, unread those that the application has not read, again the segments sent again. Then follow\n"
+        "collectives in progress, with what each rank waits for, and events: lost peers and applications, exhausted\n"
+        "resources, repairs. A terminal gets the columns that fit, a file or pipe all (COLUMNS sets a width).\n"
         "With --seconds the NICs are measured for that time, and their rates are shown; with --watch again and again\n"
         "until Ctrl-C, with --json one line of JSON each time. `softnic top` shows rates live in the terminal.\n\n"
         "examples:\n"
@@ -113,98 +108,8 @@ def _watch(reader: NicReader, args: argparse.Namespace) -> None:
 
 
 def _print_all(stats: Sequence[NicStats], rates: Sequence[Rates | None], everything: bool) -> None:
-    console = Console(markup=False)
-    console.width = max(console.width, _WIDTH)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    width = terminal_width(console)
     for each, rate in zip(stats, rates, strict=True):
-        _print(console, each, rate, everything)
-
-
-def _text(rates: Rates) -> str:
-    out = text_rate(8 * rates.tx_wire_bytes)
-    if rates.busy is not None:
-        out += f" ({rates.busy:.0%} busy)"
-    return (
-        f"in {text_time(rates.seconds)}: applications sent {text_bytes(rates.tx_bytes)}/s, "
-        f"received {text_bytes(rates.rx_bytes)}/s; "
-        f"wire out {out}, in {text_rate(8 * rates.rx_wire_bytes)}; "
-        f"frames out {rates.tx_frames:,.0f}/s, in {rates.rx_frames:,.0f}/s; CPU {rates.cpu:.1%}"
-    )
-
-
-def _print(console: Console, stats: NicStats, rates: Rates | None, everything: bool) -> None:
-    info = stats.info
-    offloads = ", ".join(f"{tos}={codec}" for tos, codec in info.offloads.items()) or "none"
-    console.print(info.name, style="bold", end="")
-    console.print(
-        f"  {info.ip}  {info.mac}  mtu {info.mtu}  mode {info.mode}  offloads {offloads}  "
-        f"pid {info.pid}" + ("" if info.rate_bps is None else f"  link {text_rate(info.rate_bps)}"),
-        highlight=False,
-    )
-    if rates is not None:
-        console.print(_text(rates), highlight=False)
-    if stats.streams:
-        console.print(_streams(stats.streams))
-        for stream in stats.streams:
-            if stream.auto is not None:
-                console.print(f"{endpoint(stream.local)} {endpoint(stream.peer)}  {stream.auto.why}", highlight=False)
-        console.print()
-    else:
-        console.print("no streams\n")
-    _print_collectives(console, stats.communicators)
-    console.print(_counters(stats.counters, everything))
-    _print_events(console, stats.events, everything)
-
-
-def _print_collectives(console: Console, communicators: Sequence[CommunicatorInfo]) -> None:
-    """Prints what each rank of a communicator that is not idle waits for."""
-    lines = collective_lines(communicators)
-    for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
-    if lines:
-        console.print()
-
-
-def _print_events(console: Console, events: Sequence[NicEvent], everything: bool) -> None:
-    """Prints events, the latest last, in local time."""
-    for event in events if everything else events[-_EVENTS:]:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
-        again = f" ({event.count:,} times)" if event.count > 1 else ""
-        console.print(f"{when}  {event.text}{again}", highlight=False)
-    if events:
-        console.print()
-
-
-def _streams(streams: Sequence[StreamInfo]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("state", "local", "peer"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("sent", "on the wire", "ratio", "received", "on the wire", "queues", "rtt", "cwnd", "again"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("tag", no_wrap=True)
-    for stream in streams:
-        listens = stream.peer is None
-        figures = [
-            text_bytes(stream.bytes_sent),
-            text_bytes(stream.wire_bytes_sent),
-            ratio(ratio_between(stream.offload_original_bytes, stream.offload_encoded_bytes)),
-            text_bytes(stream.bytes_received),
-            text_bytes(stream.wire_bytes_received),
-            f"{stream.send_queue} {stream.receive_queue}",
-            round_trip(stream),
-            congestion_window(stream),
-            str(stream.retransmits),
-        ]
-        ends = (endpoint(stream.local), endpoint(stream.peer))
-        table.add_row(stream.state, *ends, *([""] * 9 if listens else figures), tag(stream))
-    return table
-
-
-def _counters(counters: dict[str, int], everything: bool) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    for name, value in counters.items():
-        if value or everything:
-            table.add_row(name, f"{value:,}")
-    table.add_row("", "")
-    return table
+        for text, style in page(each, rate, everything, width):
+            console.print(printable(text, keep="\n"), style=style)

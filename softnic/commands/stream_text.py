@@ -23,4 +23,6 @@ def congestion_window(stream: StreamInfo) -> str:
 
 
 def tag(stream: StreamInfo) -> str:
-    return f"0x{stream.tos:02x} {stream.codec}".strip() if stream.tos else ""
+    """The current ToS, and the codecs of the bytes that were tagged: a collective tags each of its blocks."""
+    names = ", ".join(stream.sent_codecs) or stream.codec
+    return f"0x{stream.tos:02x} {names}".strip() if stream.tos else names

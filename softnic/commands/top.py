@@ -17,10 +17,12 @@ from rich.control import Control
 from rich.segment import Segment
 from rich.style import Style
 
-from softnic.commands import CommandError, number
+from softnic.arguments import number
+from softnic.commands import CommandError
+from softnic.commands.layout import Line, terminal_width, whole_words
 from softnic.commands.nics import add_nic
 from softnic.commands.snapshots import NicReader
-from softnic.commands.top_page import SORT, Line, page
+from softnic.commands.top_page import SORT, page
 from softnic.ipc.control import NicStats
 
 NAME = "top"
@@ -33,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "each NIC's process, bytes of applications and bits on the wire per second, the compression ratio of tagged\n"
         "data, TCP's answers to loss and dropped frames per second; then each collective in progress with what it\n"
         "waits for from which rank; then as many connections as there is space for.\n\n"
+        "Columns that do not fit in the terminal are left out: rates, losses and drops last.\n"
         "keys: q quits, s changes the sort order, p pauses.\n"
         "Without a terminal, one page is printed, as with --once. `softnic stat --watch` is for programs.\n\n"
         "examples:\n"
@@ -52,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         if args.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
             before = reader.read()
             time.sleep(args.interval)
-            for text, _ in page(before, reader.read(), args.sort):
+            for text, _ in page(before, reader.read(), args.sort, terminal_width(Console())):
                 print(text)
         else:
             _live(reader, args.interval, args.sort)
@@ -60,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Screen:
-    """Lines from the top of the screen, cut to its size; the rest of the screen is cleared."""
+    """Lines from the top of the screen, as many and as many of their words as fit; the rest of it is cleared."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
@@ -69,7 +72,7 @@ class _Screen:
         yield Control.home()
         width, height = options.size
         styles = {style: Style.parse(style) for _, style in self._lines}
-        shown = [(text[:width].ljust(width), styles[style]) for text, style in self._lines[:height]]
+        shown = [(whole_words(text, width).ljust(width), styles[style]) for text, style in self._lines[:height]]
         shown += [(" " * width, Style.null())] * (height - len(shown))
         for index, (text, style) in enumerate(shown):
             yield Segment(text if index == 0 else f"\n{text}", style)
@@ -86,7 +89,7 @@ def _live(reader: NicReader, interval: float, sort: str) -> None:
             if not paused and time.monotonic() >= due:
                 due = time.monotonic() + interval
                 before, (after, problem) = after, _read(reader)
-            lines = page(before, after, sort, console.height - 1)
+            lines = page(before, after, sort, console.width, console.height - 1)
             lines.append((problem or f"q quit  s sort: {sort}  p {'continue' if paused else 'pause'}", "dim"))
             console.print(_Screen(lines), end="")
             key = _key(keyboard, None if paused else due - time.monotonic())

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from softnic.commands.layout import Line, ScreenColumn, fitted, styled, wrapped
 from softnic.commands.snapshots import Rates, paired, rates_of, ratio_between
 from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
 from softnic.ipc.control import NicStats, StreamInfo
-from softnic.units import text_bytes, text_rate
+from softnic.units import counted, text_bytes, text_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,39 @@ SORT: dict[str, Callable[[FlowRates], float]] = {
     "queue": lambda flow: flow.stream.send_queue + flow.stream.receive_queue,
 }
 """Sort orders of the flows, largest first."""
-_NICS = ("nic", "address", "cpu", "memory", "flows", "sent", "on the wire", "received", "on the wire", "ratio")
-_NICS_MORE = ("busy", "losses/s", "drops/s")
-_FLOWS = ("nic", "local", "peer", "sent", "on the wire", "ratio", "received", "on the wire", "rtt", "cwnd", "queued")
-_FLOWS_MORE = ("again/s", "tag")
-_LEFT = {"nic", "address", "local", "peer", "tag"}
-Line = tuple[str, str]
-"""Text and style."""
+_FLOWS: tuple[ScreenColumn[FlowRates], ...] = (
+    ScreenColumn(6, "nic", lambda flow: flow.nic, 5, left=True),
+    ScreenColumn(12, "local", lambda flow: endpoint(flow.stream.local), 15, left=True),
+    ScreenColumn(1, "peer", lambda flow: endpoint(flow.stream.peer), 15, left=True),
+    ScreenColumn(2, "sent", lambda flow: _rate(flow.tx_bytes), 10),
+    ScreenColumn(5, "wire out", lambda flow: text_rate(8 * flow.tx_wire_bytes), 11),
+    ScreenColumn(7, "ratio", lambda flow: ratio(flow.ratio), 5),
+    ScreenColumn(4, "received", lambda flow: _rate(flow.rx_bytes), 10),
+    ScreenColumn(9, "wire in", lambda flow: text_rate(8 * flow.rx_wire_bytes), 11),
+    ScreenColumn(10, "rtt", lambda flow: round_trip(flow.stream), 7),
+    ScreenColumn(13, "cwnd", lambda flow: congestion_window(flow.stream), 8),
+    ScreenColumn(11, "queued", lambda flow: text_bytes(flow.stream.send_queue + flow.stream.receive_queue), 8),
+    ScreenColumn(3, "again/s", lambda flow: f"{flow.retransmits:,.1f}", 7),
+    ScreenColumn(
+        8, "tag", lambda flow: tag(flow.stream) or flow.stream.state.replace("ESTABLISHED", ""), 11, left=True
+    ),
+)
+_Nic = tuple[NicStats, Rates | None]
+_NICS: tuple[ScreenColumn[_Nic], ...] = (
+    ScreenColumn(1, "nic", lambda nic: nic[0].info.name, 5, left=True),
+    ScreenColumn(13, "address", lambda nic: nic[0].info.ip, 10, left=True),
+    ScreenColumn(10, "cpu", lambda nic: _of(nic, lambda rates: f"{rates.cpu:.1%}"), 6),
+    ScreenColumn(12, "memory", lambda nic: text_bytes(nic[0].process.resident_bytes), 8),
+    ScreenColumn(11, "flows", lambda nic: str(sum(each.peer is not None for each in nic[0].streams)), 5),
+    ScreenColumn(6, "sent", lambda nic: _of(nic, lambda rates: _rate(rates.tx_bytes)), 10),
+    ScreenColumn(2, "wire out", lambda nic: _of(nic, lambda rates: text_rate(8 * rates.tx_wire_bytes)), 11),
+    ScreenColumn(7, "received", lambda nic: _of(nic, lambda rates: _rate(rates.rx_bytes)), 10),
+    ScreenColumn(5, "wire in", lambda nic: _of(nic, lambda rates: text_rate(8 * rates.rx_wire_bytes)), 11),
+    ScreenColumn(8, "ratio", lambda nic: _of(nic, lambda rates: ratio(rates.ratio)), 5),
+    ScreenColumn(9, "busy", lambda nic: _of(nic, lambda rates: "" if rates.busy is None else f"{rates.busy:.0%}"), 4),
+    ScreenColumn(3, "loss/s", lambda nic: _of(nic, lambda rates: f"{rates.recoveries:,.1f}"), 6),
+    ScreenColumn(4, "drop/s", lambda nic: _of(nic, lambda rates: f"{rates.drops:,.1f}"), 6),
+)
 
 
 def flows_of(before: Sequence[NicStats], after: Sequence[NicStats], sort: str) -> list[FlowRates]:
@@ -77,84 +104,51 @@ def _flow(nic: str, before: StreamInfo, after: StreamInfo, seconds: float) -> Fl
     )
 
 
-def page(before: Sequence[NicStats], after: Sequence[NicStats], sort: str, height: int | None = None) -> list[Line]:
-    """Return the lines of NICs, collectives and flows, the latter cut to fill `height` lines; None: all of them."""
-    nics = _nics(after, rates_of(before, after))
-    waits = [f"{nic.info.name}  {line}" for nic in after for line in collective_lines(nic.communicators)]
+def page(
+    before: Sequence[NicStats],
+    after: Sequence[NicStats],
+    sort: str,
+    width: int | None = None,
+    height: int | None = None,
+) -> list[Line]:
+    """Return the lines of NICs, collectives and flows. `width`: in as many columns; `height`: flows fill these lines.
+
+    None: no limit.
+    """
+    nics = styled(fitted(_NICS, list(zip(after, rates_of(before, after), strict=True)), width))
+    waits = [
+        wrapped(f"{nic.info.name}  {line}", width) for nic in after for line in collective_lines(nic.communicators)
+    ]
     flows = flows_of(before, after, sort)
-    summary = f"{time.strftime('%H:%M:%S')}  {len(after)} NICs, {len(flows)} connections, by {sort}"
-    if height is not None:
-        third = max(3, height // 3)
-        nics, waits = _cut(nics, third), _cut(waits, third)
-        flows = flows[: max(0, height - len(nics) - len(waits) - 5)]
-    lines: list[Line] = [(summary, "bold"), *_styled(nics), ("", "")]
+    summary = (
+        f"{time.strftime('%H:%M:%S')}  {counted(len(after), 'NIC')}, {counted(len(flows), 'connection')}, by {sort}"
+    )
+    lines: list[Line] = [(line, "bold") for line in wrapped(summary, width)]
+    third = None if height is None else max(3, height // 3)
+    lines += [*_cut([[line] for line in nics], third), ("", "")]
     if waits:
-        lines += [*((line, "yellow") for line in waits), ("", "")]
-    return lines + _styled(_table((*_FLOWS, *_FLOWS_MORE), [_flow_cells(flow) for flow in flows]))
+        lines += [*_cut([[(line, "yellow") for line in wait] for wait in waits], third), ("", "")]
+    if height is not None:
+        flows = flows[: max(0, height - len(lines) - 1)]
+    return lines + styled(fitted(_FLOWS, flows, width))
 
 
-def _styled(table: list[str]) -> list[Line]:
-    return [(line, "bold reverse" if index == 0 else "") for index, line in enumerate(table)]
+def _cut(entries: Sequence[Sequence[Line]], most: int | None) -> list[Line]:
+    """Return the lines of entries, and how many more there are if those are more than `most` lines."""
+    if most is None or sum(map(len, entries)) <= most:
+        return [line for entry in entries for line in entry]
+    shown: list[Line] = []
+    for index, entry in enumerate(entries):
+        if len(shown) + len(entry) >= most:
+            return [*shown, (f"... and {len(entries) - index} more", entry[0][1])]
+        shown += entry
+    return shown
 
 
-def _cut(lines: list[str], most: int) -> list[str]:
-    return lines if len(lines) <= most else [*lines[: most - 1], f"... and {len(lines) - most + 1} more"]
-
-
-def _nics(stats: Sequence[NicStats], rates: Sequence[Rates | None]) -> list[str]:
-    return _table((*_NICS, *_NICS_MORE), [_nic_cells(*each) for each in zip(stats, rates, strict=True)])
-
-
-def _nic_cells(nic: NicStats, rates: Rates | None) -> tuple[str, ...]:
-    connected = sum(stream.peer is not None for stream in nic.streams)
-    head = (nic.info.name, nic.info.ip)
-    memory = text_bytes(nic.process.resident_bytes)
-    if rates is None:
-        return (*head, "", memory, str(connected), *[""] * 8)
-    return (
-        *head,
-        f"{rates.cpu:.1%}",
-        memory,
-        str(connected),
-        _rate(rates.tx_bytes),
-        text_rate(8 * rates.tx_wire_bytes),
-        _rate(rates.rx_bytes),
-        text_rate(8 * rates.rx_wire_bytes),
-        ratio(rates.ratio),
-        "" if rates.busy is None else f"{rates.busy:.0%}",
-        f"{rates.recoveries:.1f}",
-        f"{rates.drops:.1f}",
-    )
-
-
-def _flow_cells(flow: FlowRates) -> tuple[str, ...]:
-    stream = flow.stream
-    return (
-        flow.nic,
-        endpoint(stream.local),
-        endpoint(stream.peer),
-        _rate(flow.tx_bytes),
-        text_rate(8 * flow.tx_wire_bytes),
-        ratio(flow.ratio),
-        _rate(flow.rx_bytes),
-        text_rate(8 * flow.rx_wire_bytes),
-        round_trip(stream),
-        congestion_window(stream),
-        text_bytes(stream.send_queue + stream.receive_queue),
-        f"{flow.retransmits:.1f}",
-        tag(stream) or stream.state.replace("ESTABLISHED", ""),
-    )
+def _of(nic: _Nic, text: Callable[[Rates], str]) -> str:
+    """A figure of a NIC with rates; one that is new has none."""
+    return "" if nic[1] is None else text(nic[1])
 
 
 def _rate(bytes_per_s: float) -> str:
     return f"{text_bytes(bytes_per_s)}/s"
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a heading and rows, with columns as wide as needed."""
-    columns = []
-    for heading, *cells in zip(headings, *rows, strict=True):
-        width = max(map(len, (heading, *cells)))
-        align = str.ljust if heading in _LEFT else str.rjust
-        columns.append([align(cell, width) for cell in (heading, *cells)])
-    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

@@ -7,13 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from softnic.arguments import argument, count
 from softnic.cluster.nic_process import ClusterError
-from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, check_writable, deliver_json, named, picture
 from softnic.commands.links import add_link, link_of
 from softnic.experiments import numpy_models
-from softnic.experiments.report import MeasurementError
 from softnic.experiments.strategies import KINDS, StrategyName
 from softnic.experiments.train import chart, strategies_compared
+from softnic.measure.progress import shown
+from softnic.measure.report import MeasurementError
 
 NAME = "train"
 HELP = "train by several exchange strategies, and break down the time of their iterations"
@@ -51,7 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="DIR", help=data)
     add("--seed", type=count(0), default=plan.seed, metavar="N", help="seed of all randomness (7)")
     add_json(parser, "all figures and traces")
-    add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (needs matplotlib)")
+    add(
+        "--picture",
+        type=picture(".png", ".svg", ".pdf"),
+        metavar="FILE",
+        help="draw bars and timelines, as PNG, SVG or PDF (needs matplotlib)",
+    )
     add_link(parser, rate="1gbit", delay="50us")
 
 
@@ -59,13 +66,14 @@ def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
         import matplotlib  # noqa: F401  # fails now, not after the measurement
     check_writable(args.json, args.picture)
-    with Console(stderr=True, markup=False).status("starting") as status:
+    with shown() as progress:
         try:
-            comparison = strategies_compared.run(_plan(args), lambda what: status.update(f"measuring {what}"))
+            comparison = strategies_compared.run(_plan(args), progress)
         except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if args.picture is not None:
-        chart.draw(comparison, args.picture)
+        with named(args.picture):
+            chart.draw(comparison, args.picture)
     if not deliver_json(args.json, comparison.as_json(), indent=None):
         return 0
     console = Console(markup=False)

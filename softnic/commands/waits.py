@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softnic.ipc.collectives_info import CommunicatorInfo, OperationInfo, RankLinkInfo
+from softnic.terminal import printable
 from softnic.units import text_bytes, text_time
 
 MAX_RANKS = 8
@@ -14,7 +15,7 @@ MAX_RANKS = 8
 def collective_lines(communicators: Sequence[CommunicatorInfo]) -> list[str]:
     """Return a line for each operation in progress of these ranks."""
     return [
-        f"rank {communicator.rank} of {communicator.size}  {op.call}  {text_time(op.age_s)}  "
+        f"rank {communicator.rank} of {communicator.size}  {printable(op.call)}  {text_time(op.age_s)}  "
         f"waits for {waits_of(communicator, op)}"
         for communicator in communicators
         for op in communicator.operations

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from softnic.comm.diagnosis.findings import diagnose
-from softnic.comm.diagnosis.reader import read_samples
-from softnic.comm.diagnosis.result import WaitFinding
-from softnic.comm.diagnosis.sample_files import decoded, encoded, merged
-from softnic.comm.diagnosis.samples import NicSample
-from softnic.commands import CommandError, deliver_json
+from softnic.commands import CommandError, check_writable, deliver_json, write_file
 from softnic.commands.nics import chosen_nics
+from softnic.diagnosis.findings import diagnose
+from softnic.diagnosis.reader import read_samples
+from softnic.diagnosis.result import WaitFinding
+from softnic.diagnosis.sample_files import MAX_FILE_BYTES, decoded, encoded, merged
+from softnic.diagnosis.samples import NicSample
+from softnic.terminal import printable
 
 _SECONDS = 2.0
 _APART = (
@@ -29,12 +30,13 @@ _NOTHING = (
 
 def explain(named: Sequence[str] | None, json: str | None, files: Sequence[str] | None = None) -> int:
     """Show the findings, the most likely first: of the NICs named, of all on this host, or of the files given."""
+    check_writable(json)
     findings = diagnose(_read(files) if files else read_samples(chosen_nics(named), _SECONDS))
     if deliver_json(json, [_as_json(finding) for finding in findings]):
         for number, finding in enumerate(findings, 1):
-            print(f"{number}. {finding.describe()}  ({finding.share:.0%})")
+            print(f"{number}. {printable(finding.describe())}  ({finding.share:.0%})")
             for evidence in finding.evidence:
-                print(f"   {evidence}")
+                print(f"   {printable(evidence)}")
             print(f"   next: {finding.advice}")
         if not findings:
             print(_NOTHING)
@@ -43,11 +45,12 @@ def explain(named: Sequence[str] | None, json: str | None, files: Sequence[str] 
 
 def write_samples(named: Sequence[str] | None, target: str) -> int:
     """Write what the NICs named, or all on this host, answer: for `explain` with the files of other hosts."""
+    check_writable(target)
     content = encoded(socket.gethostname(), read_samples(chosen_nics(named), _SECONDS))
     if target == "-":
         sys.stdout.buffer.write(content + b"\n")
     else:
-        Path(target).write_bytes(content + b"\n")
+        write_file(target, content + b"\n")
     return 0
 
 
@@ -56,7 +59,8 @@ def _read(paths: Sequence[str]) -> list[NicSample]:
     files = []
     for path in paths:
         try:
-            files.append(decoded(Path(path).read_bytes()))
+            with Path(path).open("rb") as file:
+                files.append(decoded(file.read(MAX_FILE_BYTES + 1)))
         except ValueError as error:
             raise CommandError(f"{path}: not a file of softnic stat --why --samples: {error}") from None
     samples, together = merged(files)

@@ -10,7 +10,7 @@ import struct
 import time
 from dataclasses import dataclass
 
-from softnic.doctor.probes import HEADERS, QUESTION_BYTES, Answer, Question, decode, encode
+from softnic.doctor.probes import ANY_VERSION, HEADERS, MAGIC, QUESTION_BYTES, Answer, Question, decode, encode
 from softnic.link.sockets import Address, open_socket, resolve
 
 TRIES = 5
@@ -32,11 +32,21 @@ _SOL_UDP, _UDP_SEGMENT = 17, 103
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer, with its length as it arrived and the round trip."""
+    """An answer, and the round trip."""
 
     answer: Answer
-    size: int
     round_trip_s: float
+
+
+def answer_to(question: Question, size: int, datagram: bytes) -> Answer | None:
+    """Return the answer to a question of `size` bytes; None: the datagram is not that.
+
+    It names the question, the question's length and, if it is to be an echo, has it.
+    """
+    answer: Answer | None = decode(datagram, Answer)
+    if answer is None or (answer.token, answer.number, answer.size) != (question.token, question.number, size):
+        return None
+    return answer if len(datagram) == size or not question.echo else None
 
 
 class ProbeClient:
@@ -48,6 +58,10 @@ class ProbeClient:
         self.token = os.urandom(8).hex()
         self.nonce = os.urandom(16).hex()
         self._number = 0
+        self.rejected = 0
+        """Datagrams and replies by TCP that were no answers."""
+        self.is_other_version = False
+        """Whether the peer speaks another version of this protocol."""
         self.uses_wire_port = True
         """Whether the questions come from the port that a NIC would use; a NIC that runs has it."""
         try:
@@ -81,42 +95,54 @@ class ProbeClient:
             began = time.monotonic()
             with contextlib.suppress(OSError):  # larger than the interface's MTU, or an error of an earlier one
                 self._udp.send(encode(question, size))
-            if (reply := self._receive(began, began + wait_s)) is not None:
+            if (reply := self._receive(question, size, began, began + wait_s)) is not None:
                 return reply
         return None
 
-    def _receive(self, began: float, until: float) -> Reply | None:
+    def _receive(self, question: Question, size: int, began: float, until: float) -> Reply | None:
         while (left := until - time.monotonic()) > 0:
             if not select.select([self._udp], [], [], left)[0]:
                 continue
             with contextlib.suppress(OSError):
                 datagram = self._udp.recv(1 << 16)
-                answer: Answer | None = decode(datagram, Answer)
-                if answer is not None and answer.token == self.token and answer.number == self._number:
-                    return Reply(answer, len(datagram), time.monotonic() - began)
+                if (answer := answer_to(question, size, datagram)) is not None:
+                    return Reply(answer, time.monotonic() - began)
+                if decode(datagram, Answer) is None:  # and not a late one
+                    self._reject(datagram)
         return None
+
+    def _reject(self, data: bytes) -> None:
+        self.rejected += 1
+        if data.startswith(ANY_VERSION) and not data.startswith(MAGIC):
+            self.is_other_version = True
 
     def ask_by_tcp(self) -> Answer | None:
         """Return the peer's facts and what it has counted; None: that is no listener. Raises OSError."""
         question = Question(token=self.token, nonce=self.nonce, facts=True)
         with socket.create_connection(self.peer, TCP_S) as connection:
             connection.sendall(encode(question))
-            answer: Answer | None = decode(connection.recv(4096), Answer)
+            data = connection.recv(4096)
+        answer: Answer | None = decode(data, Answer)
+        if answer is None or answer.token != self.token:
+            self._reject(data)
+            return None
         return answer
 
-    def burst(self, datagram: int) -> None:
-        """Send datagrams of this length for BURST_S, as many per call as GSO takes."""
+    def burst(self, datagram: int) -> tuple[int, float]:
+        """Send datagrams of this length for BURST_S, as many per call as GSO takes. Returns the bytes and the time."""
         one = encode(Question(token=self.token, burst=True), datagram)
         payload = one * max(1, min(_MOST_SEGMENTS, _CALL_BYTES // datagram))
         segment = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", datagram))]
-        sent, until = 0, time.monotonic() + BURST_S
+        sent, began = 0, time.monotonic()
+        until = began + BURST_S
         while time.monotonic() < until and sent < BURST_BYTES:
             try:
                 sent += self._udp.sendmsg([payload], segment)
             except BlockingIOError:
                 select.select([], [self._udp], [], 0.01)
             except OSError:
-                return
+                break
+        return sent, time.monotonic() - began
 
     def path_mtu(self, round_trip_s: float) -> tuple[int, int]:
         """Return the largest packets that pass towards the peer, and towards it and back, bytes of IPv4."""

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import select
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softnic.doctor.probes import Answer, Question, decode, encode, facts
+from softnic.doctor.probes import ANY_VERSION, MAGIC, QUESTION_BYTES, Answer, Question, decode, encode, facts
 from softnic.link.sockets import Address, open_socket
 
 MAX_TOKENS = 64
 """Runs remembered; the oldest is forgotten first."""
+MAX_LINES = 16
+"""TCP connections whose question has not come; the oldest makes room."""
+LINE_S = 2.0
 _LINE_BYTES = 4096
-_LINE_S = 2.0
 _BATCH = 64
-"""Datagrams read before the TCP socket is looked at."""
+"""Datagrams read before the TCP sockets are looked at."""
 _SOL_UDP, _UDP_GRO = 17, 104
+_PORT_TRIES = 32
+"""Ports that the system gives for UDP, of which TCP may have none free."""
+
+
+@dataclass(slots=True)
+class ProbeCounters:
+    """What a listener received."""
+
+    questions: int = 0
+    rejected: int = 0
+    """Datagrams and connections that brought no question of this version."""
 
 
 @dataclass(slots=True)
@@ -29,76 +43,53 @@ class _Counted:
     burst_ended: float = 0.0
 
 
-class ProbeListener:
-    """Answers probes at an address until `serve` returns. Raises OSError if a port is in use."""
+class Responder:
+    """Decides what is answered; sends nothing itself. `clock` returns seconds."""
 
-    def __init__(self, bind: Address, key: bytes | None = None, version: str = "") -> None:
-        self._key, self._version = key, version
+    def __init__(
+        self, key: bytes | None = None, version: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.counters = ProbeCounters()
+        self._key, self._version, self._clock = key, version, clock
         self._counted: dict[str, _Counted] = {}
-        self._udp = open_socket(bind)
-        with contextlib.suppress(OSError):  # without GRO a burst comes as single datagrams
-            self._udp.setsockopt(_SOL_UDP, _UDP_GRO, 1)
-        try:
-            self._tcp = socket.create_server(self._udp.getsockname())
-        except OSError:
-            self._udp.close()
-            raise
 
-    @property
-    def address(self) -> Address:
-        """The address and port where it listens."""
-        host, port = self._udp.getsockname()
-        return host, port
+    def answer(self, datagram: bytes) -> bytes | None:
+        """Return the answer to a datagram, which is never longer; None: there is none.
 
-    def serve(self, is_over: Callable[[], bool]) -> None:
-        """Answer until `is_over` returns True, which is asked ten times a second."""
-        while not is_over():
-            for ready in select.select([self._udp, self._tcp], [], [], 0.1)[0]:
-                if ready is self._tcp:
-                    self._answer_line()
-                else:
-                    self._answer_datagrams()
+        Another version of this protocol gets the beginning of a message of this one, from which it learns that.
+        """
+        question: Question | None = decode(datagram, Question)
+        if question is None:
+            self.counters.rejected += 1
+            is_other = datagram.startswith(ANY_VERSION) and not datagram.startswith(MAGIC)
+            return MAGIC if is_other and len(datagram) >= QUESTION_BYTES else None
+        self.counters.questions += 1
+        counted = self._of(question.token)
+        counted.received += 1
+        if question.burst:
+            self._count_burst(counted, len(datagram))
+            return None
+        answer = encode(self._answer(question, len(datagram)))
+        if len(answer) > len(datagram):
+            return None
+        return answer.ljust(len(datagram) if question.echo else 0, b"\0")
 
-    def close(self) -> None:
-        """Close the sockets."""
-        self._udp.close()
-        self._tcp.close()
-
-    def _answer_datagrams(self) -> None:
-        for _ in range(_BATCH):
-            try:
-                datagram, peer = self._udp.recvfrom(1 << 16)
-            except OSError:
-                return
-            question: Question | None = decode(datagram, Question)
-            if question is None:
-                continue
-            counted = self._of(question.token)
-            counted.received += 1
-            if question.burst:
-                self._count_burst(counted, len(datagram))
-                continue
-            answer = encode(self._answer(question, len(datagram)))
-            if len(answer) <= len(datagram):
-                with contextlib.suppress(OSError):
-                    self._udp.sendto(answer.ljust(len(datagram) if question.echo else 0, b"\0"), peer)
+    def answer_line(self, data: bytes) -> bytes | None:
+        """Return the answer to what came by TCP, which counts no datagram; None: there is none."""
+        question: Question | None = decode(data, Question)
+        if question is None:
+            self.counters.rejected += 1
+            return MAGIC if data.startswith(ANY_VERSION) and not data.startswith(MAGIC) else None
+        self.counters.questions += 1
+        return encode(self._answer(question, 0))
 
     def _count_burst(self, counted: _Counted, size: int) -> None:
-        now = time.monotonic()
+        now = self._clock()
         if not counted.burst_began:  # the first piece begins the interval and is not part of it
             counted.burst_began = counted.burst_ended = now
             return
         counted.burst_bytes += size
         counted.burst_ended = now
-
-    def _answer_line(self) -> None:
-        with contextlib.suppress(OSError):
-            connection, _ = self._tcp.accept()
-            with connection:
-                connection.settimeout(_LINE_S)
-                question: Question | None = decode(connection.recv(_LINE_BYTES), Question)
-                if question is not None:
-                    connection.sendall(encode(self._answer(question, 0)))
 
     def _answer(self, question: Question, size: int) -> Answer:
         counted = self._of(question.token)
@@ -119,3 +110,84 @@ class ProbeListener:
                 del self._counted[next(iter(self._counted))]
             counted = self._counted[token] = _Counted()
         return counted
+
+
+class ProbeListener:
+    """Answers probes at an address until `serve` returns. Raises OSError if a port is in use."""
+
+    def __init__(self, bind: Address, key: bytes | None = None, version: str = "") -> None:
+        self._responder = Responder(key, version)
+        self.counters = self._responder.counters
+        self._lines: dict[socket.socket, float] = {}
+        """TCP connections whose question has not come, the oldest first, each with its time limit."""
+        self._udp, self._tcp = open_pair(bind)
+        with contextlib.suppress(OSError):  # without GRO a burst comes as single datagrams
+            self._udp.setsockopt(_SOL_UDP, _UDP_GRO, 1)
+        self._tcp.setblocking(False)
+
+    @property
+    def address(self) -> Address:
+        """The address and port where it listens."""
+        host, port = self._udp.getsockname()
+        return host, port
+
+    def serve(self, is_over: Callable[[], bool]) -> None:
+        """Answer until `is_over` returns True, which is asked ten times a second."""
+        while not is_over():
+            for ready in select.select([self._udp, self._tcp, *self._lines], [], [], 0.1)[0]:
+                if ready is self._udp:
+                    self._answer_datagrams()
+                elif ready is self._tcp:
+                    self._accept()
+                elif ready in self._lines:
+                    self._answer_line(ready)
+            for line in [line for line, limit in self._lines.items() if limit <= time.monotonic()]:
+                self._reject(line)
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for each in (self._udp, self._tcp, *self._lines):
+            each.close()
+
+    def _answer_datagrams(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                datagram, peer = self._udp.recvfrom(1 << 16)
+            except OSError:
+                return
+            if (answer := self._responder.answer(datagram)) is not None:
+                with contextlib.suppress(OSError):
+                    self._udp.sendto(answer, peer)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            line, _ = self._tcp.accept()
+            line.setblocking(False)
+            if len(self._lines) >= MAX_LINES:
+                self._reject(next(iter(self._lines)))
+            self._lines[line] = time.monotonic() + LINE_S
+
+    def _answer_line(self, line: socket.socket) -> None:
+        del self._lines[line]
+        with line, contextlib.suppress(OSError):
+            if (answer := self._responder.answer_line(line.recv(_LINE_BYTES))) is not None:
+                line.sendall(answer)  # fits: nothing else was sent
+
+    def _reject(self, line: socket.socket) -> None:
+        self.counters.rejected += 1
+        del self._lines[line]
+        line.close()
+
+
+def open_pair(bind: Address) -> tuple[socket.socket, socket.socket]:
+    """Return a UDP and a TCP socket at one port, for port 0 one that is free for both. Raises OSError."""
+    tries = 1 if bind[1] else _PORT_TRIES
+    while True:
+        udp = open_socket(bind)
+        try:
+            return udp, socket.create_server(udp.getsockname())
+        except OSError as error:
+            udp.close()
+            tries -= 1
+            if error.errno != errno.EADDRINUSE or not tries:
+                raise

@@ -7,7 +7,7 @@ import hmac
 import time
 from dataclasses import dataclass
 
-from softnic.doctor.client import ProbeClient, Reply
+from softnic.doctor.client import ProbeClient
 from softnic.doctor.findings import Finding, note, ok, problem
 from softnic.doctor.probes import HEADERS, Answer, Facts, facts, proof
 from softnic.link.secure.channel import OVERHEAD
@@ -45,9 +45,14 @@ def check(settings: PathSettings) -> PathResult:
     """Check the path to a peer. Raises OSError if its name has no address."""
     client = ProbeClient(settings.peer, settings.peer[1])
     try:
-        return _check(client, settings)
+        result = _check(client, settings)
     finally:
         client.close()
+    if client.rejected and not client.is_other_version:
+        text = f"{client.rejected} replies of {_name(client)} were not a doctor's, and were ignored"
+        why = "another program has the port, or the host is not to be trusted"
+        result.findings.append(note("answers", text, why, f"ss -lunp sport = {client.peer[1]}, on {client.peer[0]}"))
+    return result
 
 
 def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
@@ -59,13 +64,14 @@ def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
     if not isinstance(by_tcp, Answer):
         text = f"no TCP connection to {_name(client)}: {_reason(by_tcp)}"
         why = "softnic's own traffic is UDP; a store of PyTorch, or SOFTNIC_STORE, needs TCP between the hosts"
-        found.append(note("tcp", text, why, f"nft add rule inet filter input tcp dport {client.peer[1]} accept"))
+        found.append(note("tcp", text, why, _accept(client.peer[1], "tcp")))
     if not client.uses_wire_port:
         text = f"UDP port {client.peer[1]} of this host is in use, so another one was tried"
         why = "a firewall's rule for the port of the NICs was not checked in the direction to this host"
         found.append(note("port", text, why, "stop the NIC that has it (ss -ulnp names it) and ask again"))
     if reply.answer.facts is not None:
-        found += _compare(reply, reply.answer.facts, client, settings)
+        theirs = reply.answer.facts
+        found += compare(theirs, settings, client.nonce, client.peer[0], reply.round_trip_s)
     there, back = client.path_mtu(reply.round_trip_s)
     found += _mtu(client, there, back, settings)
     if not settings.measure:
@@ -94,6 +100,10 @@ def _reason(error: OSError | None) -> str:
 def _unanswered(client: ProbeClient, by_tcp: Answer | OSError | None) -> list[Finding]:
     """Tell apart a host that is not there, one without listener, and a firewall in one of the two directions."""
     host, port = client.peer
+    if client.is_other_version:
+        text = f"the doctor at {_name(client)} speaks another version of its protocol than this one"
+        why = "the two installations differ, so neither the path nor the NICs can be compared"
+        return [problem("version", text, why, "install the same wheel on both: pip install softnic-*.whl")]
     if not isinstance(by_tcp, Answer):
         if by_tcp is None or by_tcp.errno == errno.ECONNREFUSED:
             why = "the host answers, but no doctor listens there, so the path cannot be checked"
@@ -114,14 +124,13 @@ def _unanswered(client: ProbeClient, by_tcp: Answer | OSError | None) -> list[Fi
     return [problem("firewall", text, why, f"on {host}: {_accept(port)}")]
 
 
-def _accept(port: int) -> str:
-    return f"nft insert rule inet filter input udp dport {port} accept (or: ufw allow {port}/udp)"
+def _accept(port: int, protocol: str = "udp") -> str:
+    return f"nft insert rule inet filter input {protocol} dport {port} accept (or: ufw allow {port}/{protocol})"
 
 
-def _compare(reply: Reply, theirs: Facts, client: ProbeClient, settings: PathSettings) -> list[Finding]:
-    """Compare versions, keys and clocks."""
-    ours = facts(settings.key, client.nonce, settings.version)
-    host = client.peer[0]
+def compare(theirs: Facts, settings: PathSettings, nonce: str, host: str, round_trip_s: float) -> list[Finding]:
+    """Compare versions, keys and clocks with what a host says in answer to a nonce."""
+    ours = facts(settings.key, nonce, settings.version)
     found = []
     if (ours.version, ours.control, ours.codecs) == (theirs.version, theirs.control, theirs.codecs):
         found.append(ok("version", f"both hosts have softnic {ours.version}"))
@@ -131,14 +140,14 @@ def _compare(reply: Reply, theirs: Facts, client: ProbeClient, settings: PathSet
             text += "; their codecs differ"
         why = "ranks of one job must agree on codecs and collectives; tags whose codec a peer lacks stay uncompressed"
         found.append(problem("version", text, why, "install the same wheel on both: pip install softnic-*.whl"))
-    found.append(_keys(settings.key, client.nonce, theirs, host))
-    offset_s = theirs.time_s - (time.time() - reply.round_trip_s / 2)
+    found.append(_keys(settings.key, nonce, theirs, host))
+    offset_s = theirs.time_s - (time.time() - round_trip_s / 2)
     if abs(offset_s) > MAX_OFFSET_S:
         text = f"the clock of {host} differs by {text_time(abs(offset_s))}"
         why = "captures and logs of the two hosts cannot be merged by time; nothing else depends on it"
         found.append(note("time", text, why, "timedatectl set-ntp true, on both hosts"))
     else:
-        found.append(ok("time", f"the clocks agree within {text_time(max(abs(offset_s), reply.round_trip_s))}"))
+        found.append(ok("time", f"the clocks agree within {text_time(max(abs(offset_s), round_trip_s))}"))
     return found
 
 
@@ -181,9 +190,16 @@ def _mtu(client: ProbeClient, there: int, back: int, settings: PathSettings) -> 
 
 def _rate(client: ProbeClient, packet: int) -> float | None:
     """Measure a burst; None if nothing of it arrived or nobody can say."""
-    client.burst(packet - HEADERS)
+    sent, took_s = client.burst(packet - HEADERS)
     for _ in range(3):
         time.sleep(0.05)
-        if (reply := client.ask()) is not None and reply.answer.burst_s > 0:
-            return 8 * reply.answer.burst_bytes / reply.answer.burst_s
+        if (reply := client.ask()) is not None and (rate_bps := burst_rate(reply.answer, sent, took_s)):
+            return rate_bps
     return None
+
+
+def burst_rate(answer: Answer, sent: int, took_s: float) -> float:
+    """Return the rate at which a burst arrived: at most that at which it was sent, whatever the peer says; 0: none."""
+    if not answer.burst_s or not took_s:
+        return 0.0
+    return 8 * min(answer.burst_bytes / answer.burst_s, sent / took_s)

@@ -1,6 +1,6 @@
-"""Trainings by gradient exchange over real NICs: one training loop, one runner of rank processes, one report.
+"""Trainings by gradient exchange over real NICs: one training loop, one runner of rank processes.
 
-`softnic demo`, `train`, `compare` and `reproduce` are thin files on these modules, in reading order:
+`softnic demo`, `train` and `compare` are thin files on these modules, in reading order:
 
 | module | contents |
 |---|---|
@@ -14,12 +14,7 @@
 | `training_ranks` | strategies of numpy models by name (`inc+bounded:10`), over MPI.COMM_WORLD |
 | `methods`, `torch_hooks` | methods of PyTorch models by name (`dgc:0.01`, `powersgd:4`), over a communicator |
 | `trainer` | `TrainingLoop`: draw, forward, backward, exchange, update; `train` for models in numpy |
-| `child_process` | `ChildProcess`: a module run by another process; it reports events as JSON lines |
 | `runner` | `RankPool`: one `ChildProcess` per node of a cluster, failures as one line |
 | `traffic` | `NicTraffic`: what NICs sent, by their counters |
-| `measure` | time, CPU time, memory |
-| `report` | `MeasurementReport` of dataclass rows: tables, JSON, CSV; `MeasurementError` |
-| `plot` | `Bars` and `Lines` drawn into one PNG |
 | `demo`, `train`, `compare` | plans, rows and columns of the commands; their rank processes |
-| `reproduce` | the papers' tables and figures |
 """

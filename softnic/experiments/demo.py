@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from softnic.cluster import Cluster
-from softnic.experiments.report import Column, MeasurementReport, links
+from softnic.cluster.cluster import Cluster
 from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train.run import run_training
 from softnic.experiments.trainer import RankOutcome, TrainingPlan
+from softnic.measure.report import Column, MeasurementReport, links
 from softnic.units import rate_bps, text_bytes
 
 EXACT = "exact"

@@ -16,11 +16,11 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from softnic import codecs, gradients
-from softnic.comm.communicator import Communicator
 from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, StrategyName, Worker
 from softnic.experiments.torch_hooks import BF16, FP16, POWERSGD, TorchHook, bf16, fp16, powersgd
 from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients.awp import FixedPrecision, leading, precision
+from softnic.mpi.communicator import Communicator
 
 AGGREGATED = "wa"
 _HALVES = {FP16: fp16, BF16: bf16}

@@ -63,6 +63,9 @@ class NumpyReplica(Replica):
     def error(self, inputs: Floats, labels: Labels) -> float:
         return 1 - self.model.accuracy(inputs, labels)
 
+    def named(self, flat: Floats) -> dict[str, Floats]:
+        return self.model.named(flat)
+
     def update(self, layer: int = WHOLE) -> None:
         self.timeline.enter(Phase.UPDATE, layer)
         weights = self.parameters if self.master is None else self.master

@@ -55,6 +55,10 @@ class Replica(ABC):
         return loss
 
     @abstractmethod
+    def named(self, flat: Floats) -> dict[str, Floats]:
+        """Return views of a flat vector by parameter, in the parameters' shapes."""
+
+    @abstractmethod
     def updated_weights(self) -> dict[str, Floats]:
         """Return the weights that `update` changes, by name."""
 

@@ -18,10 +18,10 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.comm.errors import CommError
-from softnic.experiments.child_process import LIMIT_S, ChildProcess, report_json
-from softnic.experiments.report import MeasurementError
+from softnic.measure.child_process import LIMIT_S, ChildProcess, report_json
+from softnic.measure.report import MeasurementError
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}
 """Default environment of ranks, which share the cores with other ranks and with NICs."""

@@ -22,7 +22,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from softnic import codecs
-from softnic.comm.communicator import Communicator
 from softnic.experiments.data import Floats
 from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import Phase
@@ -30,6 +29,7 @@ from softnic.gradients import awp
 from softnic.gradients.adt import WeightBroadcast, WeightTraffic
 from softnic.gradients.worker_aggregator import GradientLeg
 from softnic.ipc import regions
+from softnic.mpi.communicator import Communicator
 
 KINDS = {
     "wa": "workers send gradients to an aggregator (one more rank), which sends weights back;\n"

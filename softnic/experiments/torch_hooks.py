@@ -18,8 +18,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from softnic.comm.communicator import Communicator
 from softnic.experiments.torch_replica import TorchReplica
+from softnic.mpi.communicator import Communicator
 
 FP16 = "fp16"
 BF16 = "bf16"

@@ -19,7 +19,7 @@ torch is imported where a function needs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -77,16 +77,29 @@ def build(name: str, seed: int = 7, channels: int = 1, classes: int = CLASSES) -
     """
     if name not in _NETWORKS:
         raise ValueError(f"{name!r} is not a model: {', '.join(NAMES)}")
+    return seeded(lambda: _NETWORKS[name](channels, classes), seed)
+
+
+def seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Return the network that `make` makes with this seed. torch's generator is left as it was."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _NETWORKS[name](channels, classes)
+        return make()
 
 
 def parameters(name: str, channels: int = 1, classes: int = CLASSES) -> int:
     """Return the number of parameters of a model. Raises as `build` does."""
-    return sum(each.numel() for each in build(name, channels=channels, classes=classes).parameters())
+    return counted(lambda: build(name, channels=channels, classes=classes))
+
+
+def counted(make: Callable[[], nn.Module]) -> int:
+    """Return the number of parameters of the network that `make` makes, without memory for them."""
+    import torch
+
+    with torch.device("meta"):
+        return sum(each.numel() for each in make().parameters())
 
 
 def data(name: str, path: Path | None = None) -> TorchData:
@@ -181,12 +194,33 @@ def read(path: Path | None) -> tuple[str, bytes]:
 def _hdc(channels: int, classes: int) -> nn.Module:
     from torch import nn
 
-    layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise((channels * SIDE * SIDE, *HIDDEN, classes))]
-    for layer in layers:
-        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-        nn.init.zeros_(layer.bias)
-    activated = [module for layer in layers for module in (layer, nn.ReLU())]
-    return nn.Sequential(nn.Flatten(), *activated[:-1])
+    return he_initialised(nn.Sequential(*connected((channels * SIDE * SIDE, *HIDDEN, classes))))
+
+
+def connected(widths: Sequence[int], *, dropout: bool = False) -> list[nn.Module]:
+    """Return fully connected layers with ReLU between them, from the inputs to the outputs.
+
+    With `dropout`, half of the inputs of each layer but the last is dropped.
+    """
+    from torch import nn
+
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(widths[:-1]):
+        layers += [nn.Dropout()] * dropout
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
+    return [*layers, nn.Linear(widths[-2], widths[-1])]
+
+
+def he_initialised(network: nn.Module) -> nn.Module:
+    """Draw the weights of all convolutions and linear layers as He et al. (2015) do, and return the network."""
+    from torch import nn
+
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return network
 
 
 def _convnet(inputs: int, classes: int) -> nn.Module:
@@ -196,7 +230,7 @@ def _convnet(inputs: int, classes: int) -> nn.Module:
     for channels, stride in _CONVNET:
         layers += [*normalised(inputs, channels, stride=stride), nn.ReLU()]
         inputs = channels
-    return nn.Sequential(*layers, *_head(inputs, classes))
+    return nn.Sequential(*layers, *head(inputs, classes))
 
 
 def _resnet(colours: int, classes: int) -> nn.Module:
@@ -207,10 +241,11 @@ def _resnet(colours: int, classes: int) -> nn.Module:
     for channels, stride in _RESNET:
         layers.append(basic_block(inputs, channels, stride))
         inputs = channels
-    return nn.Sequential(*layers, *_head(inputs, classes))
+    return nn.Sequential(*layers, *head(inputs, classes))
 
 
-def _head(inputs: int, classes: int) -> list[nn.Module]:
+def head(inputs: int, classes: int) -> list[nn.Module]:
+    """Return global average pooling and a linear layer."""
     from torch import nn
 
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes)]

@@ -6,6 +6,7 @@ both; gradient methods get views by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -42,20 +43,21 @@ class TorchReplica(Replica):
         self._rate_at = rate_at
         self._steps = 0
         self._loss: torch.Tensor | None = None
-        self.named_parameters: dict[str, Floats] = {}
+        self._shapes = {name: tuple(parameter.shape) for name, parameter in modules.items()}
+        self.named_parameters = self.named(self.parameters)
         """Views by name, in the parameters' shapes."""
-        self._named_gradients: dict[str, Floats] = {}
-        start = 0
+        self._named_gradients = {name: gradient.reshape(-1) for name, gradient in self.named(self.gradients).items()}
         for name, parameter in modules.items():
-            part = slice(start, start + parameter.numel())
-            self.named_parameters[name] = self.parameters[part].reshape(parameter.shape)
-            self._named_gradients[name] = self.gradients[part]
             moved = torch.from_numpy(self.named_parameters[name])
             moved.copy_(parameter.data)
             parameter.data = moved
             parameter.grad = torch.from_numpy(self._named_gradients[name]).view_as(parameter)
-            start = part.stop
         self._optimizer = torch.optim.SGD(modules.values(), lr=rate_at(0), momentum=momentum, weight_decay=weight_decay)
+
+    def named(self, flat: Floats) -> dict[str, Floats]:
+        ends = np.cumsum([math.prod(shape) for shape in self._shapes.values()]).tolist()
+        parts = np.split(flat, ends[:-1])
+        return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), parts, strict=True)}
 
     @property
     def named_gradients(self) -> dict[str, Floats]:

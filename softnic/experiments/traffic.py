@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from dataclasses import astuple, dataclass
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)

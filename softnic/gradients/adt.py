@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients.awp import MOST_BITS, Array, FixedPrecision, Precision, Weights
 from softnic.ipc import regions
+from softnic.mpi.communicator import Communicator
 
 
 @dataclass

@@ -20,9 +20,9 @@ import math
 import numpy as np
 
 from softnic import codecs
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Gradients, MethodError
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 _GRID = 15
 _MOST_BITS = 20
@@ -97,6 +97,8 @@ Rounding = FixedBound | RelativeBound
 def rounding(text: str) -> Rounding:
     """Return the bound of a codec such as `bounded:10`, or of `relative:3`. Raises MethodError and CodecError."""
     name, _, bits = text.partition(":")
+    if name == "either":
+        raise MethodError("`either` chooses a codec for each call: the method `compressed` takes it, no other one does")
     if name != "relative":
         return FixedBound(codecs.get(text))
     try:

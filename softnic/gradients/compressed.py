@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from softnic.codecs import Codec
-from softnic.comm.buffers import IN_PLACE, algorithm_of
-from softnic.comm.communicator import Communicator
-from softnic.gradients.bounds import rounding
+from softnic.gradients.bounds import FixedBound, rounding
 from softnic.gradients.flat import Flat, cut
 from softnic.gradients.method import Floats, Gradients, Method
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.arguments.checks import algorithm_of
+from softnic.mpi.collectives.codec_choice import either_of
+from softnic.mpi.communicator import Communicator
 
 
 class Encoder:
@@ -42,19 +44,25 @@ class Compressed(Method):
     name = "compressed"
 
     def __init__(self, codec: str = "bounded:10", algorithm: str | None = None) -> None:
-        """`codec`: a codec, or `relative:3`. `algorithm`: of Allreduce_comp. Raises ValueError."""
+        """`codec`: a codec, `relative:3`, or `either`, which chooses one for each call (softnic/mpi: codec_choice.py).
+
+        `algorithm`: of Allreduce_comp. Raises ValueError.
+        """
         super().__init__()
-        self._rounding = rounding(codec)
+        self._either = either_of(codec)
+        self._rounding = rounding(codec) if self._either is None else FixedBound(self._either.dense)
         self._algorithm = algorithm_of(algorithm)
         self._flat = Flat()
         self._encoder = Encoder()
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
-        codec = self._rounding.codec
         scales = self._rounding.scales(comm, gradients)
         flat = self._flat.get(gradients)
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
             np.multiply(gradient, np.float32(scale), out=part)
+        codec = self._rounding.codec
+        if self._either is not None and self._either.decides(flat):
+            codec = self._either.choose(flat, comm.size, lambda counts: comm.Allreduce(IN_PLACE, counts))
         sent = self._encoder.round(codec, flat)
         comm.Allreduce_comp(IN_PLACE, flat, codec=codec, algorithm=self._algorithm)
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):

@@ -11,13 +11,13 @@ import math
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import sum_of_squares
 from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, MethodError
 from softnic.gradients.sparse import Sparsifier, check_density
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 _STAGES = 4
 _STAGE_DENSITY = 0.25

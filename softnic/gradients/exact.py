@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients.flat import Flat, cut
 from softnic.gradients.method import Gradients, Method
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 
 class Exact(Method):

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from softnic.codecs import feedback
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import RelativeBound, rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
 from softnic.gradients.flat import Flat, cut, zero_nonfinite
 from softnic.gradients.method import Floats, Gradients, Method
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 
 class Feedback(Method):

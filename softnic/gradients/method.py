@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.comm.communicator import Communicator
+from softnic.mpi.communicator import Communicator
 
 Floats = npt.NDArray[np.float32]
 Gradients = Mapping[str, Floats]

@@ -1,4 +1,7 @@
-"""Parsing of a gradient method's arguments, such as `0.001,warmup=200`."""
+"""Parsing of a gradient method's arguments, such as `0.001,warmup=200`.
+
+Arguments end at commas, but for one codec whose name has a comma of its own: `either:bounded:14,rht:5`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from inspect import Parameter
 from typing import Any
 
 from softnic.gradients.method import MethodError
+from softnic.mpi.collectives import codec_choice
 
 _BOOLEANS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
@@ -24,7 +28,7 @@ def parse(name: str, kind: type, text: str) -> dict[str, Any]:
     known = _parameters(kind)
     unnamed = [key for key, each in known.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
     found: dict[str, Any] = {}
-    for index, part in enumerate(text.split(",") if text else []):
+    for index, part in enumerate(_parts(text) if text else []):
         key, equals, value = (each.strip() for each in part.partition("="))
         if not equals:
             key, value = (unnamed[index] if index < len(unnamed) else ""), key
@@ -35,6 +39,18 @@ def parse(name: str, kind: type, text: str) -> dict[str, Any]:
         if key in found:
             raise MethodError(f"{name} has {key} twice")
         found[key] = _convert(name, key, value, known[key].annotation)
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    """Return a text's parts between commas. `either:SPARSE,DENSE` is one part."""
+    found: list[str] = []
+    for part in text.split(","):
+        before = found[-1].rpartition("=")[2].strip() if found else ""
+        if before.startswith(f"{codec_choice.NAME}:") and "," not in before and "=" not in part:
+            found[-1] += f",{part.strip()}"
+        else:
+            found.append(part)
     return found
 
 

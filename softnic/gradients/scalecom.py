@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
 from softnic.gradients.flat import Flat, cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
 from softnic.gradients.sparse import check_density, check_floor, largest, selected_count
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 
 class ScaleCom(Method):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
 from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
+from softnic.mpi.communicator import Communicator
 
 _HEADER = struct.Struct("<II")
 _SAMPLE = 1 << 13

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients.adt import WeightBroadcast
 from softnic.gradients.awp import Array, Precision, Weights
 from softnic.ipc import regions
+from softnic.mpi.communicator import Communicator
 
 
 class GradientLeg:

@@ -1,7 +1,7 @@
 """Client of a NIC's control socket: sends the requests of softnic/ipc/control.py and receives the replies.
 
-Polls are those of this module's import: libraries such as gevent replace the class of the module `select`, and a call
-must not change to another coroutine while it has the lock.
+The socket is one of `_socket`, and polls are those of this module's import: libraries such as gevent replace the
+classes of the modules `socket` and `select`, and a call must not change to another coroutine while it has the lock.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from select import POLLIN, poll
 from threading import Lock
 from typing import Any
 
+import msgspec
+
 from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
-from softnic.ipc.connection import connect, parse_reply
 from softnic.ipc.control import (
     MAX_MESSAGE,
     Failed,
@@ -26,6 +27,7 @@ from softnic.ipc.control import (
     QueryStats,
     Reply,
     Request,
+    decode_reply,
     encode,
 )
 
@@ -124,7 +126,7 @@ class Client:
         self._drop()
 
     def _open(self) -> _socket.socket:
-        connection = connect(self.path, self._timeout_s)
+        connection = _connect(self.path, self._timeout_s)
         self.changes += 1
         return connection
 
@@ -144,7 +146,7 @@ class Client:
             raise self._gone(error.strerror or str(error)) from error
         if not size:
             raise self._gone("it closed the connection")
-        return parse_reply(memoryview(self._answer)[:size], self.path)
+        return _parse_reply(memoryview(self._answer)[:size], self.path)
 
     def _send_and_wait(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> int:
         """Returns the size of the reply. Raises OSError."""
@@ -175,3 +177,29 @@ class Client:
 
     def _gone(self, why: str) -> OSError:
         return OSError(errno.ENETDOWN, f"the NIC at {self.path} is gone: {why}")
+
+
+def _connect(path: str, timeout_s: float) -> _socket.socket:
+    """Return a socket connected to the NIC at `path`, with a timeout; 0: non-blocking.
+
+    Raises OSError: ENETDOWN if no NIC answers, EACCES if it belongs to another user.
+    """
+    connection = _socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(path)
+    except OSError as error:
+        connection.close()
+        number, hint = errno.ENETDOWN, "is softnicd running?"
+        if error.errno in (errno.EACCES, errno.EPERM):
+            number, hint = error.errno, "a NIC serves the user it runs as, and root"
+        raise OSError(number, f"no NIC answers at {path} ({error.strerror or error}): {hint}") from error
+    return connection
+
+
+def _parse_reply(packet: bytes | memoryview, path: str) -> Reply:
+    """Return the reply that the NIC at `path` sent. Raises OSError (EPROTO) if it is none."""
+    try:
+        return decode_reply(packet)
+    except msgspec.MsgspecError as error:
+        raise OSError(errno.EPROTO, f"the NIC at {path} speaks another protocol: {error}") from error

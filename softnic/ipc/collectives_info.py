@@ -2,7 +2,7 @@
 
 Times are in seconds, sizes in bytes. Counters run since their stream or process began: the difference of two replies,
 divided by that of their `time`, is a rate. `softnic stat --why` compares the replies of all NICs of a run
-(softnic/comm/diagnosis).
+(softnic/diagnosis).
 """
 
 from __future__ import annotations

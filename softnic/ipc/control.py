@@ -8,12 +8,15 @@ accept) shows as readiness of the stream's own file descriptor.
 A stream is a Unix stream socket pair: one end is the application's socket, the other the NIC's. It carries the bytes of
 the TCP connection and nothing else, with two exceptions:
 
-- A connecting stream is not writable until it is connected: the application has filled its send buffer with
-  `Connect.write_blocker` bytes, which the NIC reads and discards when the connection is established. It does the same
-  when the connect fails; the stream then has the error and accepts another Connect.
-- A listening stream carries records of `ACCEPTED` (stream number, the peer's IPv4 address and port), each with the file
-  descriptor of the new stream. The first byte in that is `ACCEPT_MARK`, which the application reads when it accepts:
-  a file descriptor that is closed with the mark in it was never accepted, and its connection is reset.
+- A connecting stream is not writable until it is connected: the application has filled its send buffer before. What
+  waits in the stream when the NIC gets Connect, also from those who wrote into it too early, is never sent: the NIC
+  discards it when the connection is established. It does the same when the connect fails; the stream then has the error
+  and accepts another Connect.
+- A listening stream, whose send buffer is full as well, carries one byte for each connection, with the file descriptor
+  of the new stream. That begins with the record `ACCEPTED` (stream number, the peer's IPv4 address and port), which the
+  application reads when it accepts: a file descriptor that is closed with the record in it was never accepted, and its
+  connection is offered again, unless the application got bytes of the peer. Writes into a listening stream fail, with
+  EPIPE.
 """
 
 from __future__ import annotations
@@ -32,17 +35,21 @@ from softnic.ipc.collectives_info import (
 )
 from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals
 
-VERSION = 3
+VERSION = 4
 TCP_OPTIONS = (
     *("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION"),
     *("TCP_CORK", "TCP_QUICKACK", "TCP_DEFER_ACCEPT", "TCP_MAXSEG"),
+    *("TCP_SYNCNT", "TCP_LINGER2", "TCP_WINDOW_CLAMP", "TCP_NOTSENT_LOWAT"),
 )
 """Options of SetOption at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
-names of algorithms."""
+names of algorithms. The last four are kept and have no effect."""
+IP_MTU_DISCOVER, IP_RECVERR = 10, 11
+"""At IPPROTO_IP: kept, without effect."""
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
 ACCEPT_MARK = b"\n"
+"""The byte of a listening stream."""
 STREAM_BUFFER = 512 << 10
 """SO_SNDBUF of both ends of a stream, as far as the system grants it: more bytes per turn, and fewer turns."""
 SOL_NIC = 0x4E49
@@ -54,6 +61,13 @@ NIC_BLOCKS = 2
 incomplete block waits until it is complete, the tag changes or the writer shuts down. So the result of a codec with
 blocks (bfp) does not depend on the sizes of writes. 0: bytes leave when written."""
 
+MAX_SENT_CODECS = 8
+"""Codecs that a StreamInfo lists."""
+
+SYN_COUNT, LINGER2_S, MTU_DISCOVER = 6, 60, 1
+"""Linux's defaults of TCP_SYNCNT, TCP_LINGER2, IP_MTU_DISCOVER (IP_PMTUDISC_WANT)."""
+_MOST_LINGER2_S = 120
+_LEAST_WINDOW_CLAMP = 1152
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 7200, 75, 9
 """Linux's defaults of keepalive."""
 _LEVELS = {
@@ -62,6 +76,16 @@ _LEVELS = {
     socket.IPPROTO_TCP: ("IPPROTO_TCP", "TCP_"),
     SOL_NIC: ("SOL_NIC", "NIC_"),
 }
+
+
+def as_kept(level: int, name: int, value: int) -> int:
+    """The value that Linux keeps of a valid one that was set."""
+    option = level, name
+    if option == (socket.IPPROTO_TCP, socket.TCP_LINGER2):
+        return -1 if value < 0 else min(value, _MOST_LINGER2_S) or LINGER2_S
+    if option == (socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP):
+        return max(value, _LEAST_WINDOW_CLAMP) if value else 0
+    return int(bool(value)) if option == (socket.IPPROTO_IP, IP_RECVERR) else value
 
 
 def option_name(level: int, name: int) -> str:
@@ -77,6 +101,22 @@ class QueryNic(msgspec.Struct, frozen=True, tag=True):
     version: int = VERSION
 
 
+class ShareConnection(msgspec.Struct, frozen=True, tag=True):
+    """Makes this control connection one that child processes inherit. Reply: Done.
+
+    It takes nothing but Inherit from then on, which any number of processes may send.
+    """
+
+
+class Inherit(msgspec.Struct, frozen=True, tag=True):
+    """Opens a control connection for a process that inherited a shared one, whatever its user or root directory.
+
+    The file descriptor passed along is one end of a SOCK_SEQPACKET pair that the process has made: the NIC serves it
+    from then on. There is no other reply. Requests on it that name a stream are to carry a file descriptor of this
+    stream, and those that concern no stream but the NIC are refused (EACCES), except QueryNic, Ping and Resolve.
+    """
+
+
 class Ping(msgspec.Struct, frozen=True, tag=True):
     """Checks that the NIC answers, at a constant cost. Reply: Done."""
 
@@ -86,6 +126,11 @@ class Open(msgspec.Struct, frozen=True, tag=True):
 
     For programs that keep nothing of their own about a stream: Bind and Connect then name it by number.
     """
+
+    inode: int = 0
+    cookie: int = 0
+    """Inode and SO_COOKIE of the application's end, by which its file descriptors are known in processes that inherit
+    them (see Inherit)."""
 
 
 class Bind(msgspec.Struct, frozen=True, tag=True):
@@ -115,7 +160,6 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
     address: str
     port: int
     stream: int = 0
-    write_blocker: int = 0
 
 
 class SetOption(msgspec.Struct, frozen=True, tag=True):
@@ -153,6 +197,10 @@ class Resolve(msgspec.Struct, frozen=True, tag=True):
     """
 
     name: str
+
+
+class QueryNames(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the names of all nodes that the NIC knows. Reply: NodeNames."""
 
 
 class QueryStats(msgspec.Struct, frozen=True, tag=True):
@@ -194,6 +242,9 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     of connected streams, by rank, 0 at this one's own place: for messages between NICs, for blocks of collectives, and,
     both or neither, for single messages as they are and compressed. The streams carry no bytes of the process any more,
     but stay its own: when it closes one, or the socket, the NIC ends all of them.
+
+    `process` are the connections that the process keeps to itself, if any, with SO_KEEPALIVE: the NIC probes those of
+    `control` in their place, and tells of a peer that is lost on both.
     """
 
     rank: int
@@ -201,6 +252,7 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     data: list[int]
     messages: list[int] = []
     compressed: list[int] = []
+    process: list[int] = []
 
 
 class AddPeer(msgspec.Struct, frozen=True, tag=True):
@@ -327,6 +379,11 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Congestion control algorithm."""
     closed: bool = False
     """The application has closed all descriptors of the stream."""
+    sent_codecs: list[str] = []
+    """Codecs of the tags used so far, in the order of their first use, at most MAX_SENT_CODECS: what an application or
+    a collective chose for its bytes, whatever the current tag is."""
+    notsent: int = 0
+    """Bytes of `send_queue` that were never sent."""
 
     @property
     def ratio(self) -> float:
@@ -339,6 +396,12 @@ class Resolved(msgspec.Struct, frozen=True, tag=True):
 
     name: str
     address: str
+
+
+class NodeNames(msgspec.Struct, frozen=True, tag=True):
+    """Nodes' addresses by name."""
+
+    addresses: dict[str, str]
 
 
 class NicEvent(msgspec.Struct, frozen=True):
@@ -368,6 +431,8 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
 
 Request = (
     QueryNic
+    | ShareConnection
+    | Inherit
     | Ping
     | Open
     | Bind
@@ -377,6 +442,7 @@ Request = (
     | QueryOption
     | QueryStream
     | Resolve
+    | QueryNames
     | QueryStats
     | QueryCollectives
     | Capture
@@ -385,7 +451,19 @@ Request = (
     | Join
     | AddPeer
 )
-Reply = NicInfo | Opened | OptionValue | Registered | Done | Failed | StreamInfo | Resolved | NicStats | CollectivesInfo
+Reply = (
+    NicInfo
+    | Opened
+    | OptionValue
+    | Registered
+    | Done
+    | Failed
+    | StreamInfo
+    | Resolved
+    | NodeNames
+    | NicStats
+    | CollectivesInfo
+)
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode

@@ -72,7 +72,7 @@ NAME_PREFIX = b"\0softnic/"
 
 
 def _find_ignore() -> Callable[[int], object] | None:
-    """The function of the preloaded library that has it leave a file descriptor alone (native/preload.h), if loaded."""
+    """The function of the preloaded library that has it leave a file descriptor alone (native/preload), if loaded."""
     if "softnic" in os.environ.get("LD_PRELOAD", ""):
         import ctypes  # its import takes longer than this module's
 

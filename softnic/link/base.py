@@ -52,3 +52,15 @@ class DirectLink(Link, Protocol):
 
     def on_direct_sent(self, frames: int, wire_bytes: int) -> None:
         """Count frames that the kernel has accepted from such a path."""
+
+
+@runtime_checkable
+class RecordingLink(Link, Protocol):
+    """A link that records its frames for captures."""
+
+    def send_recorded(self, frames: Frames, now: float) -> None:
+        """Send a batch that its sender has recorded."""
+
+    @property
+    def poll_at(self) -> float | None:
+        """When `advance` must be called for the captures; None: not at all."""

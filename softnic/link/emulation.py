@@ -9,8 +9,9 @@ A frame passes, in this order:
    for those before it. Reordering is a parameter of its own: a reordered frame comes 1 to 8 frame times late, and later
    ones overtake it.
 
-Frames in flight lie in a ring (native/emulated_link.h), which also computes their times. What is random is decided
-here, on whole batches, before frames enter the ring. They leave it straight to the kernel if the inner link allows it.
+Frames in flight lie in a ring (native/nic/emulated_link.h), which also computes their times. What is random is decided
+on whole batches (native/nic/emulated_chance.h), by a generator that the seed fixes, before frames enter the ring. They
+leave it straight to the kernel if the inner link allows it. A turn in C uses the ring without this file.
 
 Frames leave in bursts, because each wake-up of a process costs more than a frame. A burst includes the frames due
 within `BURST` of the queue's drain time, at most `AHEAD` times `coalesce_s` and at most `AHEAD_S`. This is a token
@@ -27,14 +28,11 @@ without flow control (ARP, acknowledgements).
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from softnic._native import ffi, lib
 from softnic.link.base import DirectLink, Link
@@ -68,13 +66,8 @@ LEAST_SPACE = 1 / 16
 UNRATED_FRAME_S = 10e-6
 """Frame time assumed for reordering on a link without a rate."""
 
-MAX_LATE_FRAMES = 8
-
 MOST_LIMIT_BYTES = 2**62
 """Longest queue that C can count."""
-
-_Times = npt.NDArray[np.float64]
-_ONE_SELECTED = np.ones(1, np.bool_)
 
 
 @dataclass(slots=True)
@@ -114,122 +107,22 @@ class EmulatedLink:
         self._inner = inner
         self.mtu = inner.mtu
         self._direct = inner if isinstance(inner, DirectLink) else None
-        self._spec = spec
-        self._random = np.random.Generator(np.random.PCG64(seed))
-        self._is_random = any((spec.jitter_s, spec.loss, spec.duplicate, spec.reorder, spec.corrupt))
         full_frame = inner.mtu + 14
         limit = spec.limit_bytes or _default_limit(spec.rate_bps, full_frame)
         if limit < 4 * full_frame:
             raise ValueError(f"limit_bytes must be at least 4 frames of {full_frame} bytes, not {limit}")
         self._c = _new_ring(spec, min(limit, MOST_LIMIT_BYTES), full_frame)
-        self._last_due = -math.inf
-        self._late: list[tuple[float, int, Frames]] = []
-        """A heap of late frames, one by one, with a number that keeps the order of equal times."""
-        self._late_frames = 0
-        self._counted = EmulationCounters()
+        _set_chance(self._c.chance, spec, seed)
 
     @property
     def counted(self) -> EmulationCounters:
-        return replace(self._counted, sent=self._c.sent, dropped_full=self._c.dropped_full)
+        c, chance = self._c, self._c.chance
+        by_chance = (chance.lost, chance.duplicated, chance.reordered, chance.corrupted)
+        return EmulationCounters(c.sent, c.dropped_full, *by_chance)
 
     def send(self, frames: Frames, now: float) -> None:
-        arrays, count = frames.arrays, len(frames)
-        if self._is_random:
-            copies = 2 if self._spec.duplicate else 1
-            accepted: int = lib.sn_emulated_admit(self._c, arrays[2], count, copies, now)
-            if accepted:
-                self._enter(frames if accepted == count else frames.select(slice(accepted)), now)
-        else:
-            accepted = lib.sn_emulated_send(self._c, *arrays, count, frames.packet_id, now)
-        if accepted:
+        if lib.sn_emulated_send(self._c, *frames.arrays, len(frames), frames.packet_id, now):
             self._release(now)
-
-    def _due(self, frames: Frames, now: float) -> tuple[_Times, float]:
-        """Return when the frames of a batch arrive at the far end, and the earliest that any may."""
-        delay_s = self._spec.delay_s
-        if self._spec.jitter_s:
-            delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
-        due: _Times = np.empty(len(frames))
-        lib.sn_emulated_serialize(self._c, frames.arrays[2], len(due), delay_s, now, ffi.from_buffer("double[]", due))
-        if self._spec.jitter_s:
-            np.maximum(due, self._last_due, out=due)
-            self._last_due = float(due[-1])
-        return due, now + delay_s
-
-    def _enter(self, frames: Frames, now: float) -> None:
-        """Decide what happens to each frame and schedule it."""
-        due, earliest = self._due(frames, now)
-        lost = self._select(self._spec.loss, len(frames))
-        if lost is not None:
-            self._counted.lost += int(lost.sum())
-            frames, due = frames.select(~lost), due[~lost]
-        doubled = self._select(self._spec.duplicate, len(frames))
-        if doubled is not None:
-            self._counted.duplicated += int(doubled.sum())
-            twice = np.repeat(np.arange(len(frames)), 1 + doubled)
-            frames, due = frames.select(twice), due[twice]
-        if self._spec.reorder:
-            frames, due = self._reordered(frames, due)
-        for part, part_due in self._corrupt_some(frames, due):
-            self._put(part, part_due, earliest)
-
-    def _put(self, frames: Frames, due: _Times, earliest: float) -> None:
-        times = ffi.from_buffer("double[]", due)
-        lib.sn_emulated_put(self._c, *frames.arrays, times, len(due), earliest, frames.packet_id)
-
-    def _select(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of the frames selected with this probability; None (the usual case) if there are none."""
-        if not probability:
-            return None
-        if count == 1:
-            return _ONE_SELECTED if self._random.random() < probability else None
-        chosen = self._random.random(count) < probability
-        return chosen if chosen.any() else None
-
-    def _reordered(self, frames: Frames, due: _Times) -> tuple[Frames, _Times]:
-        """Return the batch with some frames delayed. Frames later than all others go to the heap: the next batch may
-        overtake them."""
-        chosen = self._select(self._spec.reorder, len(due))
-        if chosen is None:
-            return frames, due
-        late = chosen.nonzero()[0]
-        self._counted.reordered += len(late)
-        last = due[-1]
-        late_by = self._random.integers(1, MAX_LATE_FRAMES + 1, len(late))
-        due[late] += late_by * (frames.lengths[late] * self._c.byte_s if self._c.byte_s else UNRATED_FRAME_S)
-        order = due.argsort(kind="stable")
-        frames, due = frames.select(order), due[order]
-        on_time = int(due.searchsorted(last, "right"))
-        for later, later_due in self._corrupt_some(frames.select(slice(on_time, None)), due[on_time:]):
-            self._c.held_bytes += later.nbytes
-            for frame, frame_due in zip(later, later_due.tolist(), strict=True):
-                self._late_frames += 1
-                heapq.heappush(self._late, (frame_due, self._late_frames, Frames.of([frame], frames.packet_id)))
-        return frames.select(slice(on_time)), due[:on_time]
-
-    def _corrupt_some(self, frames: Frames, due: _Times) -> Iterator[tuple[Frames, _Times]]:
-        """Split a batch around frames with a flipped bit. Each of those becomes a batch of its own: the bit may be in
-        the destination MAC, and a batch has only one."""
-        done = 0
-        if self._spec.corrupt and len(due):
-            for odd in np.flatnonzero(self._random.random(len(due)) < self._spec.corrupt).tolist():
-                if odd > done:
-                    yield frames.select(slice(done, odd)), due[done:odd]
-                done = odd + 1
-                yield self._corrupted(frames.select(slice(odd, done))), due[odd:done]
-        if done:
-            frames, due = frames.select(slice(done, None)), due[done:]
-        if len(due):
-            yield frames, due
-
-    def _corrupted(self, frame: Frames) -> Frames:
-        """Return a copy with one bit flipped."""
-        data = bytearray(frame[0])
-        if data:
-            bit = int(self._random.integers(len(data) * 8))
-            data[bit // 8] ^= 1 << bit % 8
-            self._counted.corrupted += 1
-        return Frames.of([bytes(data)], frame.packet_id)
 
     def receive(self, now: float) -> Frames | None:
         return self._inner.receive(now)
@@ -239,28 +132,19 @@ class EmulatedLink:
         self._inner.advance(now)
         lib.sn_emulated_unblock(self._c, now)
 
-    def _late_at(self) -> float:
-        """Return when the next late frame is due."""
-        return self._late[0][0] if self._late else math.inf
-
     def _release(self, now: float) -> None:
         """Send the frames that are due, or soon will be, in order of time, unless frames have just left."""
-        if not lib.sn_emulated_begins_burst(self._c, self._late_at(), now):
-            return
-        while self._late_at() <= now:
-            self._release_line(self._late_at(), now)
-            frame = heapq.heappop(self._late)[2]
-            self._c.held_bytes -= frame.nbytes
-            self._inner.send(frame, now)
-        self._release_line(min(lib.sn_emulated_burst_end(self._c, now), self._late_at()), now)
+        if lib.sn_emulated_begins_burst(self._c, now):
+            self.release_burst(now)
 
-    def _release_line(self, until: float, now: float) -> None:
+    def release_burst(self, now: float) -> None:
+        """Send what is left of a burst that has begun."""
         across = self._direct is not None
-        while count := lib.sn_emulated_burst(self._c, until, now, across):
+        while count := lib.sn_emulated_burst(self._c, now, across):
             if across:
                 if self._push(count):
                     continue
-                count = lib.sn_emulated_burst(self._c, until, now, False)
+                count = lib.sn_emulated_burst(self._c, now, False)
             self._inner.send(self._take(count), now)
 
     def _push(self, count: int) -> bool:
@@ -285,12 +169,8 @@ class EmulatedLink:
 
     @property
     def ring(self) -> Any:
-        """The `sn_emulated_link`, whose C may do all that this link does; None: random numbers are drawn here."""
-        return None if self._is_random else self._c
-
-    def release_burst(self, now: float) -> None:
-        """Send what is left of a burst that has begun."""
-        self._release_line(lib.sn_emulated_burst_end(self._c, now), now)
+        """The `sn_emulated_link`, whose C does all that this link does."""
+        return self._c
 
     @property
     def queued_bytes(self) -> int:
@@ -300,10 +180,10 @@ class EmulatedLink:
     @property
     def in_transit(self) -> bool:
         """Return whether any frame is in flight."""
-        return bool(self._c.first != self._c.end or self._late)
+        return bool(self._c.first != self._c.end or self._c.late_count)
 
     def next_time(self) -> float | None:
-        own: float = lib.sn_emulated_next_time(self._c, self._late_at())
+        own: float = lib.sn_emulated_next_time(self._c)
         inner = self._inner.next_time()
         if inner is not None and inner < own:
             return inner
@@ -319,7 +199,6 @@ class EmulatedLink:
 
     def close(self) -> None:
         lib.sn_emulated_clear(self._c)
-        self._late.clear()
         self._inner.close()
 
 
@@ -344,3 +223,12 @@ def _new_ring(spec: EmulationSpec, limit: int, full_frame: int) -> Any:
     c.limit, c.high, c.low = limit, limit * 7 // 8, limit // 2
     c.least_space = max(full_frame, int(limit * LEAST_SPACE))
     return ffi.gc(c, lib.sn_emulated_free)
+
+
+def _set_chance(c: Any, spec: EmulationSpec, seed: int) -> None:
+    """Set the properties of an `sn_emulated_chance`, and the state of its generator."""
+    c.jitter_s, c.unrated_frame_s = spec.jitter_s, UNRATED_FRAME_S
+    c.loss, c.duplicate, c.reorder, c.corrupt = spec.loss, spec.duplicate, spec.reorder, spec.corrupt
+    seeded = np.random.PCG64(seed).state["state"]
+    c.generator.state_high, c.generator.state_low = divmod(seeded["state"], 2**64)
+    c.generator.increment_high, c.generator.increment_low = divmod(seeded["inc"], 2**64)

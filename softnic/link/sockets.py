@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 import struct
 
@@ -14,6 +15,7 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
 _MEMINFO = struct.Struct("9I")
 
 _HINTS = {
+    errno.EACCES: " (ports below 1024 need root or CAP_NET_BIND_SERVICE: take a higher port)",
     errno.EADDRNOTAVAIL: " (no interface of this host has it)",
     errno.EADDRINUSE: " (another process uses this port)",
 }
@@ -43,9 +45,14 @@ def open_socket(bind: Address) -> socket.socket:
         opened.bind(bind)
     except OSError as error:
         opened.close()
-        hint = _HINTS.get(error.errno or 0, "")
-        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {error.strerror}{hint}") from error
+        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {bind_reason(error)}") from error
     return opened
+
+
+def bind_reason(error: OSError) -> str:
+    """Return why an address cannot be bound, and what to do."""
+    reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+    return f"{reason}{_HINTS.get(error.errno or 0, '')}"
 
 
 def kernel_drops(wire: socket.socket) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import socket
 from collections import deque
@@ -35,7 +36,7 @@ from softnic.link.vxlan_counters import VxlanCounters
 from softnic.packet.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
-SEND_LIMIT_BYTES = 4 * 2**20
+SEND_LIMIT_BYTES: int = lib.SN_LINK_BYTES
 """Limit of frames queued for a full socket."""
 RETRY_S = 100e-6
 MAX_FOREIGN_BATCHES = 8
@@ -98,18 +99,18 @@ class VxlanLink:
         self._mtu = mtu
         self._forwarding = ForwardingTable()
         self._log = RateLimitedLog(log)
+        self.received = ReceivedBatch()
         self._channel = self._open_channel(encryption) if encryption is not None else None
         self._listed: int = vni if encryption is None else lib.SN_ANY_DATAGRAM
         self._waiting: deque[tuple[LinkPeer, Frames]] = deque()
         self._waiting_bytes = 0
         self._retry_at: float | None = None
-        self.received = ReceivedBatch()
         self.readable: bool | None = None
         """False: `receive` need not ask the kernel. An owner that waits for `fileno()` sets it to False once and to
         True when the socket is readable; a batch that empties the socket resets it. None: the kernel is asked every
         time."""
         self.has_batch = False
-        """A batch was read into the memory that `lend` has lent, and `receive` is to return it."""
+        """A batch was read, and opened, in the memory that `lend` has lent, and `receive` is to return it."""
         self.counted = VxlanCounters()
         self._socket = open_socket(bind)
         self._fd = self._socket.fileno()
@@ -127,6 +128,7 @@ class VxlanLink:
             encryption.key,
             encryption.own,
             self._vni,
+            self.received,
             send_hello=self._send_hello,
             log=self._log,
             random_bytes=encryption.random_bytes,
@@ -175,7 +177,11 @@ class VxlanLink:
 
     def direct_path(self, destination: bytes) -> UdpPath | None:
         """Return the path to a node, unless frames are encrypted or wait for the socket."""
-        if self._channel is not None or self._waiting:
+        return None if self._channel is not None else self.path_to(destination)
+
+    def path_to(self, destination: bytes) -> UdpPath | None:
+        """Return the path of a turn to a node, which seals if frames are encrypted, unless some wait for the socket."""
+        if self._waiting:
             return None
         peer = self._forwarding.find(destination)
         return None if peer is None else (self._fd, peer.address, peer.port, self._vni, peer.gso)
@@ -243,13 +249,8 @@ class VxlanLink:
         with contextlib.suppress(OSError):
             self._socket.sendto(hello, (socket.inet_ntoa(peer.address.to_bytes(4, "big")), peer.port))
 
-    def _send_released(self, now: float) -> None:
-        """Send frames that waited for a session which now exists."""
-        if self._channel is not None:
-            for peer, frames in self._channel.take_released():
-                self._send_to(peer, frames, now)
-
     def advance(self, now: float) -> None:
+        self._source_filter.expire(now)
         if self._channel is not None:
             self._channel.advance(now)
         if self._retry_at is None or now < self._retry_at:
@@ -267,9 +268,9 @@ class VxlanLink:
 
     def next_time(self) -> float | None:
         hello_at = None if self._channel is None else self._channel.next_time()
-        if hello_at is None or self._retry_at is None:
-            return hello_at if self._retry_at is None else self._retry_at
-        return min(hello_at, self._retry_at)
+        ends = self._source_filter.ends
+        times = (hello_at, self._retry_at, None if ends == math.inf else ends)
+        return min((time for time in times if time is not None), default=None)
 
     def tx_space(self, now: float) -> int:  # noqa: ARG002
         return 0 if self._waiting else SEND_LIMIT_BYTES
@@ -277,15 +278,14 @@ class VxlanLink:
     # --- ingress
 
     def receive(self, now: float) -> Frames | None:
-        self._source_filter.expire(now)
-        peers, keys = self._forwarding.sorted_peers()
+        peers, keys = self.sorted_peers()
         found = self.received.found
         for _ in range(MAX_FOREIGN_BATCHES):
             if self.has_batch:
                 self.has_batch = False
             elif self.readable is False:
                 return None
-            elif error := self._read(keys, len(peers)):
+            elif error := self._read(keys, len(peers), now):
                 if -error == errno.ECONNREFUSED:
                     continue  # the error of a datagram to a dead peer, now cleared
                 return None
@@ -293,24 +293,38 @@ class VxlanLink:
                 return None
             if found.malformed or found.unknown:
                 self._count_foreign(now)
-            count = self._take(peers, now)
-            if count:
-                frames = self.received.frames(count)
-                self.counted.received_frames += count
+            if found.frames:
+                self._learn(peers)
+                frames = self.received.frames(found.frames)
+                self.counted.received_frames += found.frames
                 self.counted.received_bytes += frames.nbytes
                 return frames
         return None
 
-    def _read(self, keys: Any, peers: int) -> int:
-        """Read a batch. Returns 0 or -errno."""
+    def _read(self, keys: Any, peers: int, now: float) -> int:
+        """Read a batch, and open it if it is encrypted. Returns 0 or -errno."""
         error = self.received.read(self._fd, self._listed, keys, peers)
         if not error and self.readable and self.received.is_last:
             self.readable = False
+        if self._channel is not None and not error:
+            for _ in self._channel.open(now):
+                self.examine(now)
         return error
+
+    def examine(self, now: float) -> None:
+        """Look at the opening of a batch, which has paused, and send frames that waited for a session which now
+        exists."""
+        channel = self._channel
+        assert channel is not None
+        channel.examine(now)
+        for peer, frames in channel.take_released():
+            self._send_to(peer, frames, now)
 
     def lend(self, turn: Any) -> None:
         """Have an `sn_turn` read batches into the memory of this link."""
-        turn.wire, turn.vni = self._fd, self._vni
+        turn.wire, turn.vni = self._fd, self._listed
+        if self._channel is not None:
+            turn.channel = self._channel.c
         self.received.lend(turn.rx)
 
     def count_batches(self, counts: Any) -> None:
@@ -320,15 +334,15 @@ class VxlanLink:
         counted.sent_bytes += counts.link_sent_bytes
         counted.received_frames += counts.link_received_frames
         counted.received_bytes += counts.link_received_bytes
+        counts.link_sent_frames = counts.link_sent_bytes = 0
+        counts.link_received_frames = counts.link_received_bytes = 0
 
     def sorted_peers(self) -> tuple[list[LinkPeer], Any]:
         """Return the peers, and their keys for `sn_vxlan_receive`; the same objects until a peer is added."""
-        return self._forwarding.sorted_peers()
-
-    @property
-    def encrypts(self) -> bool:
-        """Whether frames are encrypted."""
-        return self._channel is not None
+        peers, keys = self._forwarding.sorted_peers()
+        if self._channel is not None:
+            self._channel.use(peers, keys)
+        return peers, keys
 
     @property
     def is_waiting(self) -> bool:
@@ -339,11 +353,6 @@ class VxlanLink:
     def path_changes(self) -> int:
         """How often the result of `direct_path` may have changed for some MAC address."""
         return self._forwarding.changes
-
-    @property
-    def filter_ends(self) -> float:
-        """When `receive` has to be called, because the filter of unknown sources expires."""
-        return self._source_filter.ends
 
     def _count_foreign(self, now: float) -> None:
         found, counted = self.received.found, self.counted
@@ -360,21 +369,12 @@ class VxlanLink:
             if self._source_filter.count(found.unknown, self._forwarding.peers, now):
                 counted.unknown_source_floods += 1
 
-    def _take(self, peers: list[LinkPeer], now: float) -> int:
-        """Decrypt, if encrypted, and learn where senders are. Returns how many frames are listed."""
-        total = 0
+    def _learn(self, peers: list[LinkPeer]) -> None:
+        """Learn where the senders of a batch are."""
         for index in range(self.received.found.sources):
             source = self.received.sources[index]
-            peer, count = peers[source.peer], source.count
-            if self._channel is not None:
-                count = self._channel.decrypt(peer, self.received.memory, source.first, count, total, now)
-                if not count:
-                    continue
-            start = self.received.offsets.item(total) + 6
-            self._forwarding.learn(self.received.buffer[start : start + 6].tobytes(), peer)
-            total += count
-        self._send_released(now)
-        return total
+            start = self.received.offsets.item(source.first) + 6
+            self._forwarding.learn(self.received.buffer[start : start + 6].tobytes(), peers[source.peer])
 
     # --- management
 

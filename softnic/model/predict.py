@@ -29,6 +29,8 @@ from softnic.model.smartnic import IterationTime, LayerTimes, System
 
 STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "host", "nic", "nic+c")
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+RECOMMENDED = "rht:4"
+"""The codec for gradients of any model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +53,32 @@ class TrainingSetup:
     """Fraction of a host's cores with which `host` exchanges: the paper found 2 of 28 best."""
     fan_out: FanOut = "tree"
     """How an aggregator distributes weights; INCEPTIONN's formula has a tree."""
+    compute_s: float | None = None
+    """A step's time on one worker without exchange: forward and backward pass and update, as measured on a GPU, say.
+    None: as the machine's parameters say."""
     nic_limit: bool = True
     """Whether streams are limited by the machine's NICs (Machine.stream_bytes_s) where the link is faster."""
 
     def __post_init__(self) -> None:
         if not self.network or not self.nodes or min(self.nodes) < 1 or self.batch < 1 or self.rate_bps <= 0:
             raise ValueError("a prediction needs a layer, a node, an example and a rate above 0, at least")
+        if self.compute_s is not None and self.compute_s <= 0:
+            raise ValueError("a step's computation takes more than 0 s")
         for strategy in self.strategies:
             check_strategy(strategy, STRATEGIES)
+
+
+def default_codec(machine: Machine) -> str:
+    """Return the recommended codec, or the first that was measured on a machine without its figures."""
+    return RECOMMENDED if RECOMMENDED in machine.codecs else next(iter(machine.codecs), RECOMMENDED)
+
+
+def computing(setup: TrainingSetup, machine: Machine) -> Machine:
+    """Return the machine that computes a step of the setup in `compute_s`, divided over the layers by their FLOP."""
+    if setup.compute_s is None:
+        return machine
+    flop = setup.batch * sum(layer.forward_flop + layer.backward_flop for layer in setup.network)
+    return replace(machine, P_Worker=flop / setup.compute_s, update_bytes_s=math.inf)
 
 
 def check_strategy(name: str, known: tuple[str, ...]) -> None:
@@ -93,6 +113,7 @@ def predict(setup: TrainingSetup, machine: Machine) -> list[Prediction]:
     ValueError
         The machine has no figures of the codec.
     """
+    machine = computing(setup, machine)
     alone = iteration_of(layer_times_of(setup, machine, "ring", 1), "ring").total_s
     rows = []
     for strategy in setup.strategies:

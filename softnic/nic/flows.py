@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from softnic._flow import Memory, NicFlowFields
+from softnic._fields import Memory, NicFlowFields
 from softnic.nic.adaptive_codec import AdaptiveCodec
 
 
@@ -24,6 +24,22 @@ class NicFlow(NicFlowFields):
     offload_encoded_bytes_sent: int
     offload_original_bytes_received: int
     offload_encoded_bytes_received: int
+    path_until: float
+    """Until when the path is valid, as long as the turn's `path_epoch` is this one."""
+    path_epoch: int
+    destination: int
+    """MAC address."""
+    peer_address: int
+    """Of the UDP endpoint, where the link is direct."""
+    peer_port: int
+    gso: bool
+    is_loopback: bool
+    peer_codecs: int
+    """Bitmap of the codecs that both ends have; -1: none is to be used."""
+    tag: int
+    """Number of the tag that the codec is for; -1: none."""
+    codec: int
+    parameter: int
 
     def __init__(self, *, memory: Memory | None = None) -> None:
         del memory

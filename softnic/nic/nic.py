@@ -31,6 +31,8 @@ _ADDRESS, _ETHERNET_HEADER = 6, 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
+_OUT_BYTES = 4 << 20
+"""For the frames of a segment of a turn: more than any has."""
 
 
 class NicOptions(TypedDict, total=False):
@@ -90,24 +92,36 @@ class Nic:
         """Bitmap of the codecs that this NIC offers to peers; None: it sends no offer, and encodes nothing."""
         self.lookup: Callable[[tuple[int, int, int]], FlowSlots | None] = _no_flow
         """Returns the flow of (source address, source port, destination port): TCP's table, once there is one."""
-        self.take_run: Callable[[Any, CData, memoryview, float], bool] = _no_fast_path
-        """Takes a run of a flow with its payload before it is made a segment; returns False if it does not."""
-        self.take_runs: Callable[[int, int, float], int] = lambda first, _count, _now: first
-        """Takes the runs of the batch in `rx` from `first` to `count`; returns the index of the first one left."""
-        self._loopback: deque[Frames] = deque()
+        self.loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
-        self._unfinished: tuple[Frames, Iterable[Run], int, bool] | None = None
-        self.counters = NicCounters()
+        self.turn = ffi.gc(ffi.new("sn_turn *"), lib.sn_turn_clear)
+        """The turn that moves the data of established flows (turn.py)."""
+        self._counters = NicCounters()
         self._link_rate_bps = link_rate_bps
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
-        self.identification = 0
-        self._packet_id = 0
         self._direct_link = link if isinstance(link, DirectLink) else None
         self._segmenter = Segmenter(mode == "packet", equal_sizes)
+        self._turn_segmenter = Segmenter(mode == "packet", equal_sizes)
         self._header = ffi.new("uint8_t[]", HEADER_BYTES + TIMESTAMP_BYTES)
-        self.rx = RxParser(mac, self.offloads, self.counters)
+        self.rx = RxParser(mac, self.offloads, self._counters)
+
+    @property
+    def counters(self) -> NicCounters:
+        """What was counted so far."""
+        add_counts(self._counters, self.turn.counts, "nic_")
+        return self._counters
 
     # --- egress
+
+    def lend(self) -> None:
+        """Have its turn cut and parse in memory of this NIC."""
+        self.rx.reserve(MAX_FRAMES)
+        self._turn_segmenter.lend(self.turn, _OUT_BYTES)
+        self.turn.batch.payloads, self.turn.batch.runs = self.rx.payloads, self.rx.runs
+
+    def last_cut(self) -> Frames:
+        """Return a copy of the frames that its turn has cut last."""
+        return self._turn_segmenter.copy(self.turn.packet_id)
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         """Send a segment (see `Transmitter`). Raises ValueError for a segment that no TCP makes, e.g. cut inside a
@@ -120,7 +134,7 @@ class Nic:
         choice, adaptive = PLAIN, None
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
             choice, adaptive = self.choose_codec(segment.tos, segment.codec, agreed(flow, self.codecs), state)
-        header = pack_headers(segment, destination, self.mac, self.identification)
+        header = pack_headers(segment, destination, self.mac, self.turn.identification)
         max_payload = (segment.path_mtu or self.link.mtu) - 40 - (len(header) - HEADER_BYTES)
         return self.emit(header, payload, max_payload, state, choice, adaptive, segment.block_offset, max_frames, now)
 
@@ -157,7 +171,7 @@ class Nic:
             codec = flow.snd.buffer.tag_numbered(out.tag).codec
             choice, adaptive = self.choose_codec(tos, codec, agreed(flow, self.codecs), state)
         header = self._header
-        size = lib.sn_flow_header(flow.c, out, destination, self.mac, self.identification, header)
+        size = lib.sn_flow_header(flow.c, out, destination, self.mac, self.turn.identification, header)
         max_payload = (flow.path_mtu or self.link.mtu) - 40 - (size - HEADER_BYTES)
         where = (state, destination, now)
         return self._emit(
@@ -209,17 +223,17 @@ class Nic:
         if choice.adaptive is None:
             return choice, None
         if flow.adaptive is None or flow.adaptive.codec != choice.adaptive:
-            flow.adaptive = AdaptiveCodec(choice.adaptive, self.counters, self._link_rate_bps)
+            flow.adaptive = AdaptiveCodec(choice.adaptive, self._counters, self._link_rate_bps)
         return choice, flow.adaptive
 
     def _send(
         self, result: CData, flow: NicFlow | None, offloaded: bool, destination: bytes, path: UdpPath | None, now: float
     ) -> Transmitted:
         """Send and count the frames of the latest cut."""
-        counters = self.counters
+        counters = self._counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
-        self._packet_id += 1
-        self.identification = (self.identification + frames) & 0xFFFF
+        number = self.turn.packet_id = self.turn.packet_id + 1
+        self.turn.identification = (self.turn.identification + frames) & 0xFFFF
         counters.tx_segments += 1
         counters.tx_bytes += taken
         counters.tx_frames += frames
@@ -235,14 +249,14 @@ class Nic:
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
         if destination == self.mac:
-            self._loopback.append(self._segmenter.take(self._packet_id))
+            self.loop_back(self._segmenter.take(number))
             counters.loopback_frames += frames
             counters.loopback_wire_bytes += wire_bytes
         elif path is None:
-            self.link.send(self._segmenter.take(self._packet_id), now)
+            self.link.send(self._segmenter.take(number), now)
         else:
             self._send_directly(path, frames, wire_bytes, now)
-        return Transmitted(taken, frames, wire_bytes, self._packet_id)
+        return Transmitted(taken, frames, wire_bytes, number)
 
     def _send_directly(self, path: UdpPath, frames: int, wire_bytes: int, now: float) -> None:
         """Pass the frames of the latest cut to the kernel, and those that it does not accept to the link."""
@@ -252,72 +266,47 @@ class Nic:
         if accepted == frames:
             link.on_direct_sent(frames, wire_bytes)
             return
-        batch = self._segmenter.copy(self._packet_id)
+        batch = self._segmenter.copy(self.turn.packet_id)
         if accepted > 0:
             link.on_direct_sent(accepted, batch.select(slice(accepted)).nbytes)
             batch = batch.select(slice(accepted, None))
         self.link.send(batch, now)  # again, to learn why it was not accepted
 
+    def loop_back(self, frames: Frames) -> None:
+        """Have frames to this NIC itself, which were sent and counted, received next."""
+        self.loopback.append(frames)
+        self.turn.has_frames = True
+
     def send_frame(self, frame: bytes, now: float) -> None:
         """Send a frame that is not TCP as it is."""
         if not _ETHERNET_HEADER <= len(frame) <= self.link.mtu + _ETHERNET_HEADER:
-            self.counters.tx_drop_length += 1
+            self._counters.tx_drop_length += 1
             return
-        self.counters.tx_other_frames += 1
-        self.counters.tx_frames += 1
-        self.counters.tx_wire_bytes += len(frame)
+        self._counters.tx_other_frames += 1
+        self._counters.tx_frames += 1
+        self._counters.tx_wire_bytes += len(frame)
         self.link.send(Frames.of([frame]), now)
 
     # --- ingress
 
-    def receive(self, now: float) -> Iterator[Segment | bytes] | None:
-        """Return the next batch: segments, and other frames as received. None if nothing waits.
+    def receive_run(self, index: int, loopback: bool) -> Iterator[Segment | bytes]:
+        """Turn a run of the batch in `rx` into one segment or, exceptionally, several; other frames are returned as
+        received. Each item is made when those before it have been processed."""
+        run = self.rx.run(index)
+        kind = run[KIND]
+        if kind == 0:
+            yield from self._receive_tcp(run, loopback)
+        elif kind == OTHER:
+            self._counters.rx_other_frames += 1
+            yield self.rx.frame(run[0])
+        else:
+            self.rx.drop(kind)
 
-        To be exhausted before anything else is received. Each item is made when those before it have been processed.
-        """
-        if self._unfinished is not None:
-            batch, self._unfinished = self._unfinished, None
-            return self._items_of(*batch, now)
-        loopback = bool(self._loopback)
-        frames = self._loopback.popleft() if loopback else self.link.receive(now)
-        return None if frames is None else self._items_of(frames, self.rx.parse(frames), 0, loopback, now)
-
-    def loop_back(self, frames: Frames) -> None:
-        """Have `receive` return frames of this NIC to itself, which were sent and counted."""
-        self._loopback.append(frames)
-
-    def resume(self, frames: Frames, runs: int, first: int) -> None:
-        """Have `receive` return next what is left, from run `first` on, of a batch with `runs` runs that was parsed
-        into the memory of `rx`."""
-        self._unfinished = frames, self.rx.parsed(frames, runs), first, False
-
-    def _items_of(
-        self, frames: Frames, runs: Iterable[Run], first: int, loopback: bool, now: float
-    ) -> Iterator[Segment | bytes]:
-        runs, index = tuple(runs), first
-        while (index := index if loopback else self.take_runs(index, len(runs), now)) < len(runs):
-            run = runs[index]
-            kind = run[KIND]
-            if kind == 0:
-                yield from self._receive_run(index, run, loopback, now)
-            elif kind == OTHER:
-                self.counters.rx_other_frames += 1
-                yield frames[run[0]]
-            else:
-                self.rx.drop(kind)
-            index += 1
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there is something to `receive` of which the link does not know."""
-        return bool(self._loopback) or self._unfinished is not None
-
-    def _receive_run(self, index: int, run: Run, loopback: bool, now: float) -> Iterable[Segment]:
-        """Turn a run of TCP frames into one segment or, exceptionally, several; none if it was taken as it is."""
+    def _receive_tcp(self, run: Run, loopback: bool) -> Iterable[Segment]:
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
         if dst != self.ip or (src == dst) != loopback:
-            self.counters.rx_drop_ip_address += count
+            self._counters.rx_drop_ip_address += count
             return ()
         flow = self.lookup((src, sport, dport))
         state: NicFlow | None = None
@@ -333,10 +322,6 @@ class Nic:
         else:
             payload = None  # parsed as if there were payload headers: only each frame's own length is right
             state = None
-        if payload is not None:
-            self.count_received(len(payload))
-            if flow is not None and self.take_run(flow, self.rx.runs + index, payload, now):
-                return ()
         segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, flow=flow, frames=count)
         if has_timestamps:
             segment.timestamps = (ts_value, ts_echo)
@@ -346,6 +331,7 @@ class Nic:
             segment.options = parse_options(self.rx.read(options_offset, options_length))
         if payload is None:
             return self._receive_singly(first, segment, state)
+        self.count_received(len(payload))
         segment.payload = payload
         return (segment,)
 
@@ -361,7 +347,7 @@ class Nic:
             else:
                 payload = self.rx.decode_payload(index, 1, length, original, peer_codecs, state)
             if payload is None:
-                self.counters.rx_drop_offload += 1
+                self._counters.rx_drop_offload += 1
             else:
                 flags = whole.flags if index == first + whole.frames - 1 else whole.flags & ~_ENDING
                 self.count_received(len(payload))
@@ -370,8 +356,8 @@ class Nic:
 
     def count_received(self, size: int) -> None:
         """Count a segment that is passed up."""
-        self.counters.rx_segments += 1
-        self.counters.rx_bytes += size
+        self._counters.rx_segments += 1
+        self._counters.rx_bytes += size
 
 
 def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
@@ -379,6 +365,13 @@ def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
     return None
 
 
-def _no_fast_path(flow: FlowSlots, run: CData, payload: memoryview, now: float) -> bool:  # noqa: ARG001
-    """The fast path of a NIC without TCP."""
-    return False
+_COUNTED = [name for name, _ in ffi.typeof("sn_turn_counts").fields]
+
+
+def add_counts(counters: object, counts: CData, prefix: str) -> None:
+    """Move what a turn has counted under names with this prefix to counters."""
+    for field in _COUNTED:
+        if field.startswith(prefix) and (count := getattr(counts, field)):
+            name = field.removeprefix(prefix)
+            setattr(counters, name, getattr(counters, name) + count)
+            setattr(counts, field, 0)

@@ -7,6 +7,7 @@ TCP is asked for output only while the link has space, so that the node itself l
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -14,16 +15,14 @@ from msgspec import to_builtins  # asdict takes twenty times as long
 
 from softnic.link.base import Link
 from softnic.nic.nic import Nic, NicOptions
-from softnic.nic.observer import SegmentObserver
+from softnic.nic.observer import NodeObserver
+from softnic.nic.turn import Turn
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.fast_path import segment_of
 from softnic.tcp.flow import Flow
 from softnic.tcp.host import Host
-
-MAX_BATCHES = 64
-"""Batches received in one `advance`, so that a busy link leaves time for sending."""
 
 
 class Node:
@@ -41,10 +40,12 @@ class Node:
         Its MAC; by default the one that softnic derives from the address.
     name : str
         Its name.
-    capture : SegmentObserver, optional
+    capture : NodeObserver, optional
         Observes the segments between TCP and NIC.
     config : TcpConfig, optional
         Options of TCP.
+    make_turn : callable
+        Makes the turn of NIC and host on the link.
     **options
         Options of the NIC.
     """
@@ -57,8 +58,9 @@ class Node:
         rng: random.Random,
         mac: bytes | None = None,
         name: str = "node0",
-        capture: SegmentObserver | None = None,
+        capture: NodeObserver | None = None,
         config: TcpConfig | None = None,
+        make_turn: Callable[[Nic, Host, Link, NodeObserver | None], Turn] = Turn,
         **options: Unpack[NicOptions],
     ) -> None:
         mac = mac_of(ip) if mac is None else mac
@@ -72,13 +74,12 @@ class Node:
             rng=rng,
             config=replace(config or TcpConfig(), mtu=link.mtu),
             offload_tos=frozenset(self.nic.offloads.codecs),
-            block_of=self.nic.offloads.block_of,
+            cuts_of=self.nic.offloads.cuts_of,
         )
         self.nic.lookup = self.host.tcp.lookup
-        self.nic.take_run = self._take_run
         self._capture = capture
         self._now = 0.0
-        self._full = False
+        self.turn = make_turn(self.nic, self.host, link, capture)
 
     def advance(self, now: float) -> None:
         """Receive, run timers and send: everything due at `now`."""
@@ -89,49 +90,15 @@ class Node:
         """Receive and run timers: the first half of `advance`. An owner that serves its readers before `send` has the
         acknowledgements go with their answers."""
         self._now = now
-        self.link.advance(now)
-        self._take(now)
-        self.host.advance(now)
+        self.turn.receive(now)
 
     def send(self, now: float) -> None:
         """Send: the second half of `advance`."""
-        self._output(now)
-
-    def _take(self, now: float) -> None:
-        for _ in range(MAX_BATCHES):
-            batch = self.nic.receive(now)
-            if batch is None:
-                return
-            for item in batch:
-                if isinstance(item, Segment):
-                    if self._capture is not None:
-                        self._capture.received(item, now)
-                    self.host.receive_segment(item, now)
-                else:
-                    if self._capture is not None:
-                        self._capture.frame(item, now, outgoing=False)
-                    self.host.receive_frame(item, now)
-
-    def _take_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
-        """Pass a run to TCP's fast path, unless it has to be captured as a segment."""
-        if self.is_captured:
-            return False
-        return self.host.tcp.receive_run(flow, run, payload, now)
-
-    def _output(self, now: float) -> None:
-        self._full = False
-        self.host.output_loopback(now)
-        while self.host.wants_output():
-            max_payload = self.link.tx_space(now)
-            if max_payload <= 0:
-                self._full = True
-                self.host.tcp.on_link_full(now)
-                return
-            self.host.output(now, max_payload)
+        self.turn.send(now)
 
     def next_time(self) -> float | None:
         """Return when `advance` must be called next if nothing happens before; None: not at all."""
-        if self.nic.waiting or self.host.wants_output_loopback() or (not self._full and self.host.wants_output()):
+        if self.turn.is_due:
             return self._now
         host, link = self.host.next_time(), self.link.next_time()
         if host is None or (link is not None and link < host):

@@ -1,14 +1,17 @@
-"""The interface by which a capture observes the traffic between a host's TCP and its NIC."""
+"""The interface by which a capture observes the traffic between a host's TCP and its NIC.
+
+The turn of a node records what it moves in C; the methods are called for the rest.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from softnic.packet.segment import Segment, Transmitted
 
 
 class SegmentObserver(Protocol):
-    """Receives every segment that crosses the host side of a NIC. `softnic.capture.hook` implements it."""
+    """Receives the segments that cross the host side of a NIC. `softnic.capture.hook` implements it."""
 
     @property
     def active(self) -> bool:
@@ -22,3 +25,11 @@ class SegmentObserver(Protocol):
 
     def frame(self, data: bytes, now: float, outgoing: bool) -> None:
         """A frame that is not TCP passes."""
+
+
+class NodeObserver(SegmentObserver, Protocol):
+    """An observer of a node whose turn is in C."""
+
+    @property
+    def c(self) -> Any:
+        """The `sn_capture` (native/nic/capture.h) with which the turn records what it sends and receives."""

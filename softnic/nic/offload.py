@@ -11,13 +11,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from softnic import codecs
-from softnic._native import lib
 from softnic.packet.segment import Tag
+from softnic.tcp.send_buffer import SHORTEST, Cuts
 
 DEFAULT_TOS = 0x28
 DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "bounded:10"})
 TOS_MASK = 0xFC
-CODING_BLOCK: int = lib.SN_BLOCK
 
 
 class CodecChoice(NamedTuple):
@@ -58,11 +57,12 @@ class OffloadTable:
     def selects(self, tos: int) -> bool:
         return bool(self.bitmap >> (tos >> 2) & 1)
 
-    def block_of(self, tag: Tag) -> int:
-        """Return the bytes between two places where a range with this tag may be cut."""
+    def cuts_of(self, tag: Tag) -> Cuts:
+        """Return where a range with this tag may be cut."""
         if not self.selects(tag.tos):
-            return CODING_BLOCK
-        return codecs.get(tag.codec if tag.codec is not None else self.codecs[tag.tos & TOS_MASK]).block_bytes
+            return SHORTEST
+        codec = codecs.get(tag.codec if tag.codec is not None else self.codecs[tag.tos & TOS_MASK])
+        return Cuts(codec.block_bytes, codec.lossless)
 
     def codec_of(self, tos: int, override: str | None) -> CodecChoice:
         """Return the codec for a ToS that selects an offload. Raises ValueError if it is unknown."""

@@ -7,7 +7,6 @@ it. All methods refer to the batch parsed last.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,42 +44,43 @@ class RxParser:
         self._offloads = offloads
         self._counters = counters
         self._batch = 0
-        self._reserve(1024)
-        self.data: Any = ffi.NULL
-        """The batch's buffer, into which offsets point."""
+        self.reserve(1024)
+        self.use(ffi.NULL, 0, ffi.NULL, ffi.NULL)
         self._restored = ffi.new("uint64_t *")
         self._raw = ffi.new("uint32_t *")
 
-    def _reserve(self, count: int) -> None:
-        """Allocate for batches of this length."""
-        self._batch = count
-        self.payloads: Any = ffi.new("sn_payload_ref[]", count)
-        """One payload reference per frame."""
-        self.runs: Any = ffi.new("sn_run[]", count)
-        """The runs of the batch."""
-
-    def parse(self, frames: Frames) -> Iterable[Run]:
-        """Return the runs of a batch."""
-        count = len(frames)
+    def reserve(self, count: int) -> None:
+        """Have space for batches of this length."""
         if count > self._batch:
-            self._reserve(count)
-        self.data, offsets, lengths = frames.arrays
-        where = (self.data, len(self.data), offsets, lengths, count)
-        found = lib.sn_parse(*where, self._mac, self._offloads.bitmap, self.payloads, self.runs)
+            self._batch = count
+            self.payloads: Any = ffi.new("sn_payload_ref[]", count)
+            """One payload reference per frame."""
+            self.runs: Any = ffi.new("sn_run[]", count)
+            """The runs of the batch."""
+
+    def use(self, data: Any, size: int, offsets: Any, lengths: Any) -> None:
+        """Refer to a batch from now on, which `sn_parse` has parsed into `payloads` and `runs`."""
+        self.data, self.size, self._offsets, self._lengths = data, size, offsets, lengths
+
+    def parse(self, frames: Frames) -> int:
+        """Parse a batch. Return the number of its runs."""
+        count = len(frames)
+        self.reserve(count)
+        data, offsets, lengths = frames.arrays
+        self.use(data, len(data), offsets, lengths)
+        where = (data, len(data), offsets, lengths, count)
+        found: int = lib.sn_parse(*where, self._mac, self._offloads.bitmap, self.payloads, self.runs)
         self._counters.rx_frames += count
         self._counters.rx_wire_bytes += frames.nbytes
-        return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
+        return found
 
-    def lend(self, rx: Any) -> None:
-        """Have an `sn_turn` parse batches into the arrays of this parser."""
-        if rx.frames > self._batch:
-            self._reserve(rx.frames)
-        rx.payloads, rx.runs = self.payloads, self.runs
+    def run(self, index: int) -> Run:
+        """Return the fields of a run."""
+        return _RUN.unpack(ffi.buffer(self.runs + index, _RUN.size))
 
-    def parsed(self, frames: Frames, found: int) -> Iterable[Run]:
-        """Return the runs of a batch that was parsed into these arrays."""
-        self.data = frames.arrays[0]
-        return _RUN.iter_unpack(ffi.buffer(self.runs, found * _RUN.size))
+    def frame(self, index: int) -> bytes:
+        """Return a frame of the batch."""
+        return self.read(self._offsets[index], self._lengths[index])
 
     def drop(self, kind: int) -> None:
         """Count a dropped run of this kind."""
@@ -89,18 +89,16 @@ class RxParser:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes of the buffer."""
-        found: bytes = ffi.buffer(self.data)[offset : offset + length]
+        found: bytes = ffi.buffer(self.data + offset, length)[:]
         return found
 
     def gather(self, first: int, count: int, length: int) -> memoryview:
         """Return the payloads of `count` frames unchanged, `length` bytes in all."""
         if count == 1 and length <= _SMALL:
             start = self.payloads[first].offset
-            return memoryview(ffi.buffer(self.data)[start : start + length])
+            return memoryview(self.read(start, length))
         out = np.empty(length, np.uint8)
-        lib.sn_gather(
-            self.data, len(self.data), self.payloads + first, count, ffi.from_buffer("uint8_t[]", out), length
-        )
+        lib.sn_gather(self.data, self.size, self.payloads + first, count, ffi.from_buffer("uint8_t[]", out), length)
         return out.data
 
     def decode_payload(
@@ -109,7 +107,7 @@ class RxParser:
         """Return the original bytes of `count` offloaded frames; None if one is malformed or of another codec."""
         out = np.empty(original, np.uint8)
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if lib.sn_decode_payloads(self.data, len(self.data), self.payloads + first, count, codecs, *target) != count:
+        if lib.sn_decode_payloads(self.data, self.size, self.payloads + first, count, codecs, *target) != count:
             return None
         flow.offload_original_bytes_received += original
         flow.offload_encoded_bytes_received += length

@@ -16,9 +16,9 @@ from softnic.link.base import UdpPath
 from softnic.nic.offload import CodecChoice
 from softnic.packet.frames import HEADROOM, Frames
 
-MAX_FRAMES = 4096
+MAX_FRAMES: int = lib.SN_MOST_FRAMES
 """Limit of the frames of one segment; only part of a longer one is consumed."""
-OFFLOADED_BYTES = 1 << 20
+OFFLOADED_BYTES: int = lib.SN_OFFLOADED_BYTES
 """Limit of the frame bytes of one offloaded segment; only part of a longer one is consumed."""
 
 CData = Any

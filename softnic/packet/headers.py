@@ -93,8 +93,7 @@ def unpack_sacks(data: bytes) -> tuple[tuple[int, int], ...]:
 def parse_options(data: bytes) -> Options:
     """Returns the options of a SYN, up to the first invalid length.
 
-    The frame parser checks received options, but not those of a kernel's raw sockets. Options of a wrong length,
-    unknown ones, and other experiments under our kind are ignored.
+    Options of a wrong length, unknown ones, and other experiments under our kind are ignored.
     """
     options = Options()
     at = 0

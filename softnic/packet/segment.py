@@ -103,7 +103,7 @@ class OutputTransmitter(Protocol):
     """A NIC that can do without segments."""
 
     def transmit_output(self, flow: Any, out: Any, destination: bytes, now: float) -> Transmitted:
-        """As `Transmitter.transmit`, for an `sn_output` of a flow (native/fast_path.h)."""
+        """As `Transmitter.transmit`, for an `sn_output` of a flow (native/tcp/fast_path.h)."""
 
 
 class Transmitter(Protocol):

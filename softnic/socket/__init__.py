@@ -132,10 +132,10 @@ class socket(TransferSocket):
             self._bind((addresses.ANY, 0))
         if not -(2**31) <= (backlog := operator.index(backlog)) < 2**31:
             raise OverflowError("the backlog is a 32-bit integer")
-        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
         if not state.listening:
-            self._block_until_connected()
-            state.listening = True
+            self._block()
+        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
+        state.listening = True
 
     def accept(self) -> tuple[socket, Any]:
         fd, peer = self._accept()
@@ -178,7 +178,8 @@ class socket(TransferSocket):
         if option in options.NIC_OPTIONS:
             converted = options.to_protocol(level, name, value)
             client(state.path).call(control.SetOption(state.stream, level, name, converted))
-            state.options[option] = converted
+            kept = converted if isinstance(converted, str) else control.as_kept(level, name, converted)
+            state.options[option] = kept
         elif option in options.REMEMBERED:
             state.options[option] = options.to_protocol(level, name, value)
         elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF):
@@ -354,8 +355,8 @@ else:
 
         Notes
         -----
-        A tag applies to the encrypted bytes, which only the codec `raw` leaves intact; with any other codec the peer
-        receives corrupt TLS records. Tag floats before wrapping, or after `unwrap`.
+        A tag applies to the encrypted bytes, which the lossless codecs `raw` and `exact` leave intact; with any other
+        codec the peer receives corrupt TLS records. Tag floats before wrapping, or after `unwrap`.
         """
 
     tls.install(SSLSocket)

@@ -1,8 +1,8 @@
 """Connection of a NIC's socket: how a file descriptor is connected, and which error ended it.
 
-- A connecting file descriptor is not writable: its send buffer is filled with bytes (the write blocker) that the NIC
-  discards when the connection is established, or fails; SO_ERROR then has the reason. After a failure the same file
-  descriptor may connect again, so that its registrations with epoll stay. A listening one is not writable either.
+- A connecting file descriptor is not writable: its send buffer is filled with bytes that the NIC discards when the
+  connection is established, or fails; SO_ERROR then has the reason. After a failure the same file descriptor may
+  connect again, so that its registrations with epoll stay. A listening one is not writable either.
 - The file descriptor itself reports only "end of stream" and "broken pipe". On one of them the NIC is asked for the
   error, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
 """
@@ -88,14 +88,14 @@ class NicSocket(socket.socket):
         state = self._opened()
         if not state.stream and not state.options.keys().isdisjoint(IN_SYN):
             self._open(control.Open())
-        blocker = self._block_until_connected()
+        self._block()
         state.target, state.ended = target, False
         try:
-            self._open(control.Connect(*target, state.stream, blocker))
+            self._open(control.Connect(*target, state.stream))
         except BaseException as error:
             state.target = None
-            while _was_refused(error) and state.nic_end >= 0 and blocker > 0:
-                blocker -= len(os.read(state.nic_end, blocker))
+            if _was_refused(error) and state.nic_end >= 0:
+                self._unblock(state.nic_end)
             raise
 
     def _accept(self) -> tuple[int, tuple[str, int]]:
@@ -104,44 +104,48 @@ class NicSocket(socket.socket):
         if not state.listening:
             raise OSError(errno.EINVAL, "the socket is not listening")
         try:
-            _socket.socket.recv(self, 1, socket.MSG_PEEK)  # waits for a record
+            _socket.socket.recv(self, 1, socket.MSG_PEEK)  # waits for a connection
             os.close(os.dup(self.fileno()))  # without a free file descriptor it stays queued
-            record, ancillary, _, _ = _socket.socket.recvmsg(
-                self, control.ACCEPTED.size, socket.CMSG_LEN(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+            mark, ancillary, _, _ = _socket.socket.recvmsg(
+                self, len(control.ACCEPT_MARK), socket.CMSG_LEN(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
             )
-        except ConnectionResetError:  # shut down with unread records
-            record = b""
-        if not record:
+        except ConnectionResetError:  # shut down with connections not accepted
+            mark = b""
+        if not mark:
             self._raise_if_failed()
             raise OSError(errno.EINVAL, "the listening socket was shut down")
         if not ancillary:
             raise OSError(errno.EMFILE, "too many open files to accept a connection")
-        number, host, port = control.ACCEPTED.unpack(record)
         fd = array.array("i", ancillary[0][2])[0]
+        with socket_state.unix_view(fd) as end:
+            number, host, port = control.ACCEPTED.unpack(end.recv(control.ACCEPTED.size, socket.MSG_DONTWAIT))
+            if state.send_buffer:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, state.send_buffer)
         peer = (socket.inet_ntoa(host), port)
         local = (addresses.local_of(peer[0], state.local[0], client(state.path)), state.local[1])
         accepted = socket_state.SocketState(state.path, number, local=local, peer=peer, options=dict(state.options))
+        accepted.send_buffer = state.send_buffer
         socket_state.on_accept(fd, accepted)
-        with socket_state.unix_view(fd) as end:
-            end.recv(len(control.ACCEPT_MARK), socket.MSG_DONTWAIT)
-            if state.send_buffer:
-                accepted.send_buffer = state.send_buffer
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, state.send_buffer)
         return fd, peer
 
-    def _block_until_connected(self) -> int:
-        """Fills the send buffer, so that the file descriptor is not writable. Returns the number of bytes."""
+    def _block(self) -> None:
+        """Fills the send buffer, so that the file descriptor is not writable."""
         timeout = self.gettimeout()
-        count = 0
         super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a small buffer is filled quickly
         self.settimeout(0.0)
         try:
-            while True:
-                count += super().send(_WRITE_BLOCKER)
-        except BlockingIOError:
-            return count
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):  # broken: another process has it listen
+                while True:
+                    super().send(_WRITE_BLOCKER)
         finally:
             self.settimeout(timeout)
+
+    @staticmethod
+    def _unblock(nic_end: int) -> None:
+        """Empties the send buffer again, where the NIC has not taken its end."""
+        with socket_state.unix_view(nic_end) as end, contextlib.suppress(BlockingIOError):
+            while end.recv(len(_WRITE_BLOCKER), socket.MSG_DONTWAIT):
+                pass
 
     def _hung_up(self) -> bool:
         """Whether the NIC has closed its end of the pair, or the application has shut down both directions."""

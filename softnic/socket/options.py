@@ -20,6 +20,8 @@ NIC_OPTIONS = {
     (socket.SOL_SOCKET, socket.SO_LINGER),
     (socket.SOL_SOCKET, socket.SO_REUSEPORT),
     (socket.IPPROTO_IP, socket.IP_TTL),
+    (socket.IPPROTO_IP, control.IP_MTU_DISCOVER),
+    (socket.IPPROTO_IP, control.IP_RECVERR),
     *((socket.IPPROTO_TCP, getattr(socket, name)) for name in TCP_OPTIONS),
 }
 CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
@@ -38,6 +40,9 @@ DEFAULTS: dict[tuple[int, int], int] = {
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): control.KEEPALIVE_IDLE_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): control.KEEPALIVE_INTERVAL_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): control.KEEPALIVE_COUNT,
+    (socket.IPPROTO_TCP, socket.TCP_SYNCNT): control.SYN_COUNT,
+    (socket.IPPROTO_TCP, socket.TCP_LINGER2): control.LINGER2_S,
+    (socket.IPPROTO_IP, control.IP_MTU_DISCOVER): control.MTU_DISCOVER,
     MAXSEG: 536,
     _TTL: _DEFAULT_TTL,
 }

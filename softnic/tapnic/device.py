@@ -1,6 +1,6 @@
 """A kernel's TAP device as the NIC sees it: reads the packets that the kernel sends and writes those it receives.
 
-Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/tap.h), so that the kernel
+Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/nic/tap.h), so that the kernel
 neither segments nor computes checksums. Consecutive segments of a flow are joined and of consecutive bare ACKs only the
 last is kept, because Python's cost per packet exceeds that of the bytes. Any file descriptor with packet boundaries
 works, also one of a pair of Unix sockets; `softnic.tapnic.namespaces` opens real devices.
@@ -27,7 +27,7 @@ CData = Any
 
 
 class TapPacket(NamedTuple):
-    """A packet sent by the kernel, or several joined: an `sn_tap_packet` (native/tap.h)."""
+    """A packet sent by the kernel, or several joined: an `sn_tap_packet` (native/nic/tap.h)."""
 
     header: int
     offset: int

@@ -207,7 +207,7 @@ class TapNic:
             self.flows.on_sent(key, flow, packet.flags, now)
             flow.bytes_sent += packet.length
             if packet.length and flow.codecs is not None:
-                block = self.nic.offloads.block_of(Tag(tos))
+                block = self.nic.offloads.cuts_of(Tag(tos)).block
                 parts = flow.sent.parts(packet.seq, payload, tos, tagged, block)
                 self._send_parts(packet, header, parts, flow, now)
                 return
@@ -269,7 +269,8 @@ class TapNic:
             frames = self.link.receive(now)
             if frames is None:
                 return
-            for run in self.nic.rx.parse(frames):
+            for index in range(self.nic.rx.parse(frames)):
+                run = self.nic.rx.run(index)
                 kind = run[KIND]
                 if kind == TCP:
                     self._receive_run(frames, run, now)

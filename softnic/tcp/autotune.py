@@ -12,7 +12,7 @@ wire.
 
 from __future__ import annotations
 
-from softnic._flow import Memory, ReceiveTuningFields, SendTuningFields
+from softnic._fields import Memory, ReceiveTuningFields, SendTuningFields
 from softnic.tcp.budget import Budget
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import SendBuffer

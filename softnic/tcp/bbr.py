@@ -15,7 +15,7 @@ the time between them or the time in which it was sent, whichever is longer.
 
 Departures: rates are measured by sent ranges, not frames; losses and the first round of recovery change nothing.
 
-The algorithm is C (native/bbr.c).
+The algorithm is C (native/tcp/bbr.c).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Self
 
-from softnic._flow import Memory
+from softnic._fields import Memory
 from softnic.tcp.congestion import INFINITY, Congestion
 
 
 class Mode(IntEnum):
-    """As SN_BBR_STARTUP and so on in native/flow.h."""
+    """As SN_BBR_STARTUP and so on in native/tcp/flow.h."""
 
     STARTUP = 0
     DRAIN = 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 LARGEST_WINDOW = 0xFFFF << 14
 """Largest window with the largest scale, 1 GiB (RFC 7323, section 2.3)."""
@@ -53,8 +52,9 @@ class TcpConfig:
     trim_after_s: float = 10.0
     """Idle time after which a connection returns the memory of its empty buffers."""
 
-    fast_path: bool = field(default_factory=lambda: os.environ.get("SOFTNIC_FAST_PATH", "1") != "0")
-    """Loss-free connections are processed in C (fast_path.py); by default unless SOFTNIC_FAST_PATH is 0."""
+    fast_path: bool = True
+    """The steps of loss-free connections are taken in C. Tests compare them with the decisions in Python, which can
+    take every segment."""
 
     def __post_init__(self) -> None:
         for size, most in ((self.send_buffer, self.send_buffer_max), (self.receive_buffer, self.receive_buffer_max)):

@@ -8,17 +8,18 @@ without its limit of two segments, because our receivers acknowledge once a batc
 no growth of an unused window (RFC 7661); pacing. Algorithms differ in how a window grows after slow start, and in what
 remains of it after a loss. Retransmission is not their task (recovery.py).
 
-Windows grow in C (native/flow_growth.c, bbr.c).
+Windows grow in C (native/tcp/flow_growth.c, bbr.c).
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from softnic._flow import CongestionFields, Memory
+from softnic._fields import CongestionFields, Memory
+from softnic._native import lib
 from softnic.tcp.hystart import HyStart
 
-INITIAL_WINDOW = 10
+INITIAL_WINDOW: int = lib.SN_INITIAL_WINDOW
 """Frames (RFC 6928)."""
 INFINITY = 1 << 40
 
@@ -28,7 +29,7 @@ class Congestion(CongestionFields):
 
     name: ClassVar[str]
     number: ClassVar[int]
-    """Number of the algorithm in native/flow.h."""
+    """Number of the algorithm in native/tcp/flow.h."""
     reduces: ClassVar[bool] = True
     """A loss reduces the window, by proportional rate reduction (RFC 6937)."""
 

@@ -7,9 +7,10 @@ only after the send buffer was found full, `Closed` once.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
+from softnic._native import ffi, lib
 from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.arm_timers import arm_close
@@ -57,11 +58,13 @@ class Closed:
 class Connection(Flow):
     """Made by `Host.connect` and `Listener.accept`."""
 
-    __slots__ = ("_readable",)
+    __slots__ = ("_headers", "_readable", "steps")
 
     def __init__(self, tcp: FlowServices, local: tuple[int, int], peer: tuple[int, int], iss: int, now: float) -> None:
         super().__init__(tcp, local, peer, iss, now)
         self._readable = Readable(self)
+        self.steps = self._headers = ffi.NULL
+        """What reads its bytes instead of an application: `attach`."""
 
     # Writing
 
@@ -130,7 +133,7 @@ class Connection(Flow):
         if tag.tos & ECN_BITS:
             tag = tag._replace(tos=tag.tos & ~ECN_BITS)
         position = self.snd.buffer.end if offset is None else offset + 1
-        self.snd.buffer.tag(tag, position, tag.tos in self.tcp.offload_tos, self.tcp.block_of(tag))
+        self.snd.buffer.tag(tag, position, tag.tos in self.tcp.offload_tos, self.tcp.cuts_of(tag))
         self.tcp.wake(self)
 
     def set_blocks(self, blocks: bool) -> None:
@@ -152,8 +155,8 @@ class Connection(Flow):
     # Reading
 
     @property
-    def received(self) -> deque[memoryview]:
-        """Bytes in order, not consumed yet. Read-only; a view stays valid as long as it is referenced."""
+    def received(self) -> list[memoryview]:
+        """Bytes in order, not consumed yet. Read-only, and valid until the next call of any method of the stack."""
         return self.rcv.received
 
     @property
@@ -167,7 +170,7 @@ class Connection(Flow):
         self._on_consumed()
 
     def consumed(self, count: int) -> None:
-        """Counts `count` bytes, which were taken from `received` before, as read."""
+        """Counts `count` bytes as read, which C has taken from the receive buffer."""
         self.rcv.consumed(count)
         self._on_consumed()
 
@@ -176,19 +179,18 @@ class Connection(Flow):
         if self.rcv.wants_update() and self.state not in HANDSHAKE:
             request_ack(self)
 
+    def attach(self, steps: Any, headers: Any) -> None:
+        """Has C pass what arrives to an `sn_step_queue` or an `sn_header_queue` of collectives; NULL: to neither."""
+        self.steps, self._headers = steps, headers  # C refers to them
+        lib.sn_flow_attach(self.c, steps, headers)
+
     def recv(self, limit: int) -> bytes:
         """Returns and consumes at most `limit` received bytes; empty if there are none now."""
-        parts = []
-        left = limit
-        for view in self.rcv.received:
-            parts.append(bytes(view[:left]))
-            left -= len(parts[-1])
-            if not left:
-                break
-        data = b"".join(parts)
+        data = bytearray(min(limit, self.rcv.unread))
         if data:
-            self.consume(len(data))
-        return data
+            lib.sn_receive_buffer_read(self.rcv.buffer, ffi.from_buffer(data), len(data))
+            self.consumed(len(data))
+        return bytes(data)
 
     # Options
 

@@ -2,14 +2,15 @@
 
 After a loss the window grows by elapsed time instead of by round trips: quickly back towards the size at the loss,
 slowly around it, then quickly again. On short paths, where Reno would grow faster, it grows as Reno does. Windows are
-in frames here, as the RFC's constants are. The window grows in C (native/flow_growth.c).
+in frames here, as the RFC's constants are. The window grows in C (native/tcp/flow_growth.c).
 """
 
 from __future__ import annotations
 
+from softnic._native import lib
 from softnic.tcp.congestion import Congestion
 
-BETA = 0.7
+BETA = lib.SN_CUBIC_BETA_PERCENT / 100
 
 
 class Cubic(Congestion):

@@ -9,12 +9,12 @@ are those of a one-way stream, which lets the peer's short segments go (Nagle).
 An expected reply that does not come costs one delay. Each time it takes twice as many replies in a row until the next
 one is expected, and half as many after the application has kept replying.
 
-The decisions are C (native/flow_receive.c).
+The decisions are C (native/tcp/flow_timers.c).
 """
 
 from __future__ import annotations
 
-from softnic._flow import DelayedAckFields, Memory
+from softnic._fields import DelayedAckFields, Memory
 
 NEVER = float("inf")
 _NEVER_LIKELY = 1 << 60

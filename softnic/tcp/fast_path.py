@@ -1,4 +1,4 @@
-"""Established connections without losses, in C (native/fast_path.h): the same steps as input.py, ack.py and output.py.
+"""Established connections without losses, in C (native/tcp/fast_path.h): the steps of input.py, ack.py and output.py.
 
 Each step is tried in C first. It does all of it or nothing; then Python does it, with the same fields (flow.py). What C
 leaves is done here: events for the application, the wake-up of the flow and its place among the timers.
@@ -41,13 +41,6 @@ class FastPath:
             return False
         _finish(flow, lib.sn_flow_receive(flow.c, self._segment, now), s.payload)
         return True
-
-    def receive_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
-        """Processes a run of frames that the NIC has parsed (`sn_run`), likewise."""
-        left: int = lib.sn_flow_receive_run(flow.c, run, len(payload), now)
-        if left:
-            _finish(flow, left, payload)
-        return left > 0
 
     def output(self, flow: Flow, now: float, frames: int) -> int:
         """Sends what is most urgent, as output.py's `output`."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, Protocol
 
-from softnic._flow import ConnectionFields
-from softnic._native import ffi
+from softnic._fields import ConnectionFields
+from softnic._native import ffi, lib
 from softnic.packet import ipv4
 from softnic.packet.ipv4 import DEFAULT_TTL
 from softnic.packet.segment import Segment, Transmitted
@@ -31,13 +31,13 @@ from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import Ack
-from softnic.tcp.send_buffer import BlockOf
+from softnic.tcp.send_buffer import CutsOf
 from softnic.tcp.snd import SendState
 from softnic.tcp.state import State
 from softnic.tcp.timestamps import Timestamps
 
 NEVER: Final = float("inf")
-TURN_BYTES = 128 << 10
+TURN_BYTES: int = lib.SN_TURN_BYTES
 """Wire bytes that a flow sends in one turn while others wait to send."""
 
 
@@ -73,7 +73,7 @@ class FlowServices(Protocol):
     out_fields: Any
     link_full_at: float
     offload_tos: Collection[int]
-    block_of: BlockOf
+    cuts_of: CutsOf
 
     @property
     def events(self) -> EventQueue:
@@ -113,7 +113,7 @@ class Flow(ConnectionFields):
 
     # flow.py
     fast_path: bool
-    """The fast path may be taken (fast_path.py)."""
+    """The steps of C may be taken (fast_path.py)."""
     local_ip: int
     local_port: int
     peer_ip: int
@@ -233,8 +233,6 @@ class Flow(ConnectionFields):
     """Wire bytes left of the flow's turn."""
     scheduled_at: float
     """Latest time at which the timers are checked."""
-
-    """Chooses the memory into which received bytes are decoded; None: any."""
 
     # softnic/nic/flows.py
     nic: Any

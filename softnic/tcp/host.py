@@ -27,7 +27,7 @@ from softnic.tcp.icmp_errors import on_icmp_error
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
 from softnic.tcp.neighbours import Neighbours
-from softnic.tcp.send_buffer import BlockOf, coding_block
+from softnic.tcp.send_buffer import CutsOf, coding_blocks
 from softnic.tcp.stack import TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
@@ -41,7 +41,7 @@ class Host:
     """`ip` in host order, `mac` 6 bytes. `transmitter` is the NIC; `send_frame(frame, now)` sends ARP and ICMP.
 
     `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes with these tags are floats.
-    `block_of` returns the bytes between two places where a range with a tag may be cut.
+    `cuts_of` returns where a range with a tag may be cut.
     """
 
     def __init__(
@@ -55,11 +55,13 @@ class Host:
         mtu: int = 1500,
         config: TcpConfig | None = None,
         offload_tos: Collection[int] = DEFAULT_OFFLOADS,
-        block_of: BlockOf = coding_block,
+        cuts_of: CutsOf = coding_blocks,
     ) -> None:
         self.ip = ip
         self.mac = mac
-        self.counters = StackCounters()
+        self._counters = StackCounters()
+        self.collect: Callable[[StackCounters], object] = lambda _counters: None
+        """Adds what was counted elsewhere since the last call."""
         self.events: deque[Event] = deque()
         self._transmitter = transmitter
         self._send_frame = send_frame
@@ -71,19 +73,27 @@ class Host:
         self._refused_at = float("-inf")
         self._output_transmitter = transmitter if isinstance(transmitter, OutputTransmitter) else None
         self.tcp = TcpStack(
-            *(ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos),
-            block_of=block_of,
+            *(ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self._counters, self.events, offload_tos),
+            cuts_of=cuts_of,
             send_output=None if self._output_transmitter is None else self._send_output,
         )
         self._scheduler = self.tcp.scheduler
         self._liveness = Liveness(self.tcp, self._ask, self._announce)
 
+    @property
+    def counters(self) -> StackCounters:
+        """What was counted so far."""
+        self.collect(self._counters)
+        return self._counters
+
     # TCP
 
-    def listen(self, ip: int, port: int, backlog: int, now: float) -> Listener:
-        """Raises OSError as TcpStack.listen."""
+    def listen(
+        self, ip: int, port: int, backlog: int, now: float, unaccepted: Callable[[], int] = lambda: 0
+    ) -> Listener:
+        """Starts listening, as TcpStack.listen. Raises OSError as it does."""
         del now
-        return self.tcp.listen(ip, port, backlog)
+        return self.tcp.listen(ip, port, backlog, unaccepted)
 
     def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
         """Starts connecting: `Established` or `Closed` follows. Raises OSError as TcpStack.connect."""
@@ -101,7 +111,7 @@ class Host:
     def receive_segment(self, segment: Segment, now: float) -> None:
         """Handles a segment that the NIC has checked and decoded. Its payload's memory belongs to TCP from now on."""
         if segment.dst != self.ip or not ipv4.is_host(segment.src):
-            self.counters.dropped_not_ours += 1
+            self._counters.dropped_not_ours += 1
             return
         self.tcp.receive(segment, now)
 
@@ -110,35 +120,43 @@ class Host:
         try:
             packet = ethernet.parse(frame)
             if packet.destination not in (self.mac, ethernet.BROADCAST):
-                self.counters.dropped_ethernet += 1
+                self._counters.dropped_ethernet += 1
             elif packet.ethertype == ethernet.TYPE_ARP:
                 self._receive_arp(arp.parse(packet.payload), now)
             elif packet.ethertype == ethernet.TYPE_IPV4:
                 self._receive_ipv4(ipv4.parse(packet.payload), now, packet.destination == ethernet.BROADCAST)
             else:
-                self.counters.dropped_ethernet += 1
+                self._counters.dropped_ethernet += 1
         except ParseError:
-            self.counters.dropped_malformed += 1
+            self._counters.dropped_malformed += 1
 
     def advance(self, now: float) -> None:
         """Runs the timers and sends the ARP requests that are due."""
+        self.advance_requests(now)
+        self.tcp.advance(now)
+
+    def advance_requests(self, now: float) -> None:
+        """Asks for peers that are not known, or were not heard for long, and gives up those that do not answer."""
         ask, failed = self._neighbours.due(now)
         for ip in ask:
             self._send_arp(ethernet.BROADCAST, ip, now)
         for ip in failed:
             waiting = len(self._pending)
             self._pending = deque(item for item in self._pending if item[0] != ip)
-            self.counters.dropped_unresolved += waiting - len(self._pending)
+            self._counters.dropped_unresolved += waiting - len(self._pending)
             self.tcp.unreachable(ip)
-        self.tcp.advance(now)
         self._liveness.advance(now)
 
     def next_time(self) -> float | None:
         """Latest time of the next `advance`; None: not before something arrives or is written."""
-        due = self._liveness.next_time()
-        for time in (self.tcp.next_time(), self._neighbours.next_time()):
-            if time is not None and time < due:
-                due = time
+        times = (self.next_request(), self.tcp.next_time())
+        return min((time for time in times if time is not None), default=None)
+
+    def next_request(self) -> float | None:
+        """When an ARP request is due; None: not before something happens."""
+        asked, due = self._neighbours.next_time(), self._liveness.next_time()
+        if asked is not None and asked < due:
+            return asked
         return None if due == NEVER else due
 
     def begin(self, now: float) -> None:
@@ -182,7 +200,7 @@ class Host:
                 segment.flow = None  # it may wait longer than its connection exists
                 self._wait(segment.dst, segment)
             return None
-        self.counters.segments_sent += 1
+        self._counters.segments_sent += 1
         return self._transmitter.transmit(segment, mac, frames, now)
 
     def _send_output(self, flow: Flow, out: Any, now: float) -> Transmitted | None:
@@ -194,14 +212,14 @@ class Host:
                 self._wait(ip, replace(segment_of(flow, out), flow=None))
             return None
         assert self._output_transmitter is not None
-        self.counters.segments_sent += 1
+        self._counters.segments_sent += 1
         return self._output_transmitter.transmit_output(flow, out, mac, now)
 
     def _wait(self, ip: int, item: Segment | bytes) -> None:
         self._pending.append((ip, item))
         if len(self._pending) > _MAX_PENDING:
             self._pending.popleft()
-            self.counters.dropped_unresolved += 1
+            self._counters.dropped_unresolved += 1
 
     def _ask(self, ip: int, now: float) -> None:
         """Polls a peer."""
@@ -232,14 +250,14 @@ class Host:
 
     def _receive_arp(self, packet: arp.Arp, now: float) -> None:
         if packet.sender_ip == self.ip:
-            self.counters.dropped_not_ours += 1  # another node has our address, or it is our own request
+            self._counters.dropped_not_ours += 1  # another node has our address, or it is our own request
             return
         ours = packet.target_ip == self.ip
         before = self._neighbours.known(packet.sender_ip)
         known = packet.sender_ip and self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours)
         announcement = packet.operation == arp.REQUEST and packet.sender_ip == packet.target_ip
         if not known and not ours and not announcement:
-            self.counters.dropped_not_ours += 1
+            self._counters.dropped_not_ours += 1
             return
         if ours and packet.operation == arp.REQUEST:
             answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
@@ -264,9 +282,9 @@ class Host:
     def _receive_ipv4(self, packet: ipv4.Packet, now: float, to_all: bool = False) -> None:
         """Handles a packet; `to_all`: its frame was a broadcast."""
         if packet.dst != self.ip or not ipv4.is_host(packet.src):
-            self.counters.dropped_not_ours += 1
+            self._counters.dropped_not_ours += 1
         elif packet.protocol != ipv4.PROTOCOL_ICMP:
-            self.counters.dropped_protocol += 1
+            self._counters.dropped_protocol += 1
             if not to_all:
                 self._refuse(packet, now)
         else:
@@ -284,7 +302,7 @@ class Host:
         if now < self._refused_at + _REFUSAL_INTERVAL_S:
             return
         self._refused_at = now
-        self.counters.icmp_sent += 1
+        self._counters.icmp_sent += 1
         code = icmp.PORT_UNREACHABLE if packet.protocol == ipv4.PROTOCOL_UDP else icmp.PROTOCOL_UNREACHABLE
         message = icmp.unreachable(code, ipv4.build(packet))
         self._send_ipv4(ipv4.Packet(self.ip, packet.src, ipv4.PROTOCOL_ICMP, message), now)
@@ -292,9 +310,9 @@ class Host:
     def _receive_problem(self, problem: icmp.Problem, now: float) -> None:
         if problem.src == self.ip:
             flow = self.tcp.lookup((problem.dst, problem.dport, problem.sport))
-            on_icmp_error(flow, problem, self.counters, now)
+            on_icmp_error(flow, problem, self._counters, now)
         else:
-            self.counters.dropped_not_ours += 1
+            self._counters.dropped_not_ours += 1
 
     def _receive_echo(self, peer: int, echo: icmp.Echo, now: float) -> None:
         if echo.kind == icmp.ECHO_REQUEST:
@@ -303,7 +321,7 @@ class Host:
             return
         sent_at = self._pings.pop((peer, echo.identifier, echo.sequence), None)
         if sent_at is None:
-            self.counters.dropped_protocol += 1
+            self._counters.dropped_protocol += 1
         else:
             self.events.append(EchoReply(peer, echo.sequence, now - sent_at))
 

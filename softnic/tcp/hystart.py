@@ -2,12 +2,12 @@
 
 A round is a round trip. If the minimum round-trip time of a round exceeds that of the previous one by a threshold, a
 queue is building up: conservative slow start follows, which grows a quarter as fast, for five rounds. If the time falls
-again meanwhile, slow start resumes. The rounds are counted in C (native/flow_growth.c).
+again meanwhile, slow start resumes. The rounds are counted in C (native/tcp/flow_growth.c).
 """
 
 from __future__ import annotations
 
-from softnic._flow import HystartFields, Memory
+from softnic._fields import HystartFields, Memory
 
 
 class HyStart(HystartFields):

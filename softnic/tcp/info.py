@@ -30,6 +30,8 @@ class ConnectionInfo:
     frames_received: int
     send_queue: int
     """Written and not acknowledged."""
+    notsent: int
+    """Written and never sent."""
     receive_queue: int
     """Received in order and not consumed."""
     retransmits: int
@@ -69,6 +71,7 @@ def info_of(c: Flow, now: float) -> ConnectionInfo:
         frames_sent=c.frames_sent,
         frames_received=c.frames_received,
         send_queue=max(0, snd.buffer.end - max(1, snd.snd_una)),
+        notsent=max(0, snd.buffer.end - max(1, snd.snd_nxt)),
         receive_queue=rcv.unread,
         retransmits=c.retransmits,
         srtt=c.rtt.srtt,

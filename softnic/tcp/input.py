@@ -1,10 +1,10 @@
 """Processing of a segment for a connection: SEGMENT ARRIVES (RFC 9293, section 3.10.7), in the RFC's order.
 
 Departures and additions: PAWS (RFC 7323, section 5); RST, SYN and old ACKs are accepted only where an off-path attacker
-could not have guessed them (RFC 5961); RST is ignored in TIME-WAIT (RFC 1337); data on a SYN is left to its
-retransmission. A segment that starts in the window is taken whole (rcv.py). An empty segment may lie at the window's
-right edge, as in Linux: a peer that has filled our window sends its ACKs there, and if they were dropped after a loss,
-both sides would wait for their retransmission timeouts.
+could not have guessed them (RFC 5961), and as in Linux a RST that has the number of the peer's FIN; RST is ignored in
+TIME-WAIT (RFC 1337); data on a SYN is left to its retransmission. A segment that starts in the window is taken whole
+(rcv.py). An empty segment may lie at the window's right edge, as in Linux: a peer that has filled our window sends its
+ACKs there, and if they were dropped after a loss, both sides would wait for their retransmission timeouts.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from softnic.tcp.trim import schedule_trim
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 MAX_DUPLICATE_ACKS = 32
 """Limit for one batch of out-of-order segments."""
+_BEHIND_PEERS_FIN = (State.CLOSE_WAIT, State.CLOSING, State.LAST_ACK)
+"""States in which a RST may have the number of the peer's FIN, as that of a program which macOS ends has."""
 _CHALLENGE_INTERVAL_S = 0.05
 """Between two answers to unacceptable empty segments: bounds their cost, and breaks ACK loops (RFC 5961, 7)."""
 
@@ -100,6 +102,9 @@ def _challenge(c: Flow, now: float) -> None:
 
 def _unacceptable(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
     """Drops and answers a segment that fails the first check, of the sequence number."""
+    if flags & RST and position == c.rcv.rcv_nxt - 1 and c.state in _BEHIND_PEERS_FIN:
+        _reset(c)
+        return
     c.tcp.counters.dropped_sequence += 1
     if flags & RST:
         return
@@ -121,6 +126,11 @@ def _reset_or_syn(c: Flow, flags: int, position: int, now: float) -> None:
     if c.state is State.TIME_WAIT:
         c.tcp.counters.dropped_reset += 1
         return
+    _reset(c)
+
+
+def _reset(c: Flow) -> None:
+    """Ends the connection by the peer's RST."""
     c.tcp.counters.resets_received += 1
     if c.state in (State.CLOSING, State.LAST_ACK):
         finish(c)

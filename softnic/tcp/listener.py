@@ -23,7 +23,7 @@ from softnic.tcp.syn_cookies import SynCookies
 from softnic.tcp.timestamps import Timestamps
 from softnic.tcp.transitions import open_passive
 
-SYN, RST, ACK = int(Flags.SYN), int(Flags.RST), int(Flags.ACK)
+FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,21 @@ class ListenerServices(FlowServices, Protocol):
 class Listener:
     """As in Linux, `backlog` limits the connections not yet accepted (one more fits), and half-open ones separately.
 
-    A connection that fails before it is accepted stays in the accept queue, with its `error`.
+    A connection that fails before it is accepted stays in the accept queue, with its `error`. `unaccepted` counts the
+    connections that were taken from the queue and are still to be accepted elsewhere.
     """
 
     def __init__(
-        self, tcp: ListenerServices, ip: int, port: int, backlog: int, on_close: Callable[[Listener], None]
+        self,
+        tcp: ListenerServices,
+        ip: int,
+        port: int,
+        backlog: int,
+        on_close: Callable[[Listener], None],
+        unaccepted: Callable[[], int] = lambda: 0,
     ) -> None:
         self._tcp = tcp
+        self._unaccepted = unaccepted
         self._on_close = on_close
         self.ip = ip
         """The local address, 0 for any."""
@@ -68,6 +76,7 @@ class Listener:
         self.closed = False
 
     def set_backlog(self, backlog: int) -> None:
+        """Change the limit of the accept queue."""
         self.backlog = max(0, backlog)
 
     def set_packets(self, user_mss: int, ttl: int) -> None:
@@ -77,7 +86,7 @@ class Listener:
     @property
     def full(self) -> bool:
         """The accept queue is full: another SYN has to be dropped."""
-        return len(self.queue) > self.backlog
+        return len(self.queue) + self._unaccepted() > self.backlog
 
     @property
     def syn_queue_full(self) -> bool:
@@ -180,7 +189,7 @@ def may_reuse_time_wait(old: Flow, s: Segment) -> bool:
 
     Its timestamp must be later than all of the old connection's or, where they decide nothing, its sequence number.
     """
-    if s.flags & (SYN | ACK | RST) != SYN:
+    if s.flags & (SYN | ACK | RST | FIN) != SYN:
         return False
     if s.timestamps is not None:
         stamp, recent = s.timestamps[0], old.timestamps.ts_recent

@@ -7,7 +7,7 @@ that waits for the node's own link (`Pacer.update`).
 
 from __future__ import annotations
 
-from softnic._flow import Memory, PacerFields
+from softnic._fields import Memory, PacerFields
 
 
 class Pacer(PacerFields):

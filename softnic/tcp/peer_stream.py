@@ -18,19 +18,15 @@ _FOUND = tuple((bool(found & lib.SN_STREAM_UNREAD), bool(found & lib.SN_STREAM_E
 
 
 class TcpPeerStream:
-    """The byte stream over an established connection, which has no other reader or writer.
+    """The byte stream over an established connection, which has no other reader or writer."""
 
-    `port` is the `sn_port` of the connection's stream, if it has one.
-    """
+    __slots__ = ("_connection", "_rcv", "flow")
 
-    __slots__ = ("_connection", "_rcv", "flow", "port")
-
-    def __init__(self, connection: Connection, port: Any = None) -> None:
+    def __init__(self, connection: Connection) -> None:
         connection.set_nodelay(True)
         self._connection = connection
         self._rcv = connection.rcv
         self.flow = connection.c
-        self.port = ffi.gc(ffi.new("sn_port *"), lib.sn_port_clear) if port is None else port
 
     # Messages
 
@@ -50,14 +46,14 @@ class TcpPeerStream:
         connection = self._connection
         tag = PLAIN if codec is None else Tag(COMPRESSED_TOS, codec)
         tcp = connection.tcp
-        return connection.snd.buffer.number_of(tag), tag.tos, tag.tos in tcp.offload_tos, tcp.block_of(tag)
+        return connection.snd.buffer.number_of(tag), tag.tos, tag.tos in tcp.offload_tos, tcp.cuts_of(tag).block
 
-    def keep_received(self) -> None:
-        received = self._connection.received
-        while received:
-            if lib.sn_port_keep_copy(self.port, ffi.from_buffer(received[0]), len(received[0])):
-                raise MemoryError("no memory for received bytes")
-            received.popleft()
+    @property
+    def received(self) -> Any:
+        return self._rcv.buffer
+
+    def attach(self, steps: Any, headers: Any) -> None:
+        self._connection.attach(steps, headers)
 
     def consumed(self, count: int) -> None:
         self._connection.consumed(count)
@@ -111,9 +107,6 @@ class TcpPeerStream:
         self._connection.abort(now)
 
 
-def peer_streams(
-    connections: Mapping[int, Connection], ports: Mapping[int, Any] | None = None
-) -> dict[int, TcpPeerStream]:
+def peer_streams(connections: Mapping[int, Connection]) -> dict[int, TcpPeerStream]:
     """Return the byte streams over connections to other ranks, by rank."""
-    ports = ports or {}
-    return {rank: TcpPeerStream(connection, ports.get(rank)) for rank, connection in connections.items()}
+    return {rank: TcpPeerStream(connection) for rank, connection in connections.items()}

@@ -8,12 +8,12 @@ one range left at one time, so their order in the stream decides.
 Departures. Segments are counted by wire bytes. A probe waits 10 ms at least, because each timer costs a turn of
 the daemon. The minimum round trip is that of the last one or two minutes.
 
-The arithmetic of each acknowledgement is C (native/flow_growth.c).
+The arithmetic of each acknowledgement is C (native/tcp/flow_growth.c).
 """
 
 from __future__ import annotations
 
-from softnic._flow import Memory, MinimumRttFields, RackFields
+from softnic._fields import Memory, MinimumRttFields, RackFields
 from softnic.tcp.scoreboard import SACKED, Scoreboard
 
 DUPLICATE_THRESHOLD = 3

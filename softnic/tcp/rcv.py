@@ -1,4 +1,4 @@
-"""ReceiveState side of a connection: sequence space, window, in-order data (RFC 9293, sections 3.3.1, 3.8.6).
+"""Receive side of a connection: sequence space, window, in-order data (RFC 9293, sections 3.3.1, 3.8.6).
 
 A segment is taken whole if it starts inside the window, because a frame of a compressed stream cannot be taken in part;
 so the buffer may be exceeded by one segment. The right edge of the window is rounded up to the unit of the scale, so
@@ -6,32 +6,28 @@ that it does not move back. Only where rounding would exceed the buffer by more 
 a unit (RFC 7323, section 2.4); data left of the largest edge is still accepted. The edge moves forward only by enough
 to be worth it (silly window avoidance). Out-of-order data: reassembly.py.
 
-A payload's memory belongs to TCP once it is passed up. Small payloads are copied, so that a few bytes do not keep a
-whole batch of frames allocated.
+In-order data is copied to memory of the flow (native/tcp/receive_buffer.h), where its reader takes it from.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
-from softnic._flow import Memory, ReceiveFields
+from softnic._fields import Memory, ReceiveFields
 from softnic._native import ffi, lib
 from softnic.tcp import seq
 from softnic.tcp.budget import Budget
 from softnic.tcp.config import LARGEST_WINDOW
-from softnic.tcp.reassembly import Reassembly, bytes_alone
+from softnic.tcp.reassembly import Reassembly
 
-_STEPS = 8
+_STEPS: int = lib.SN_WINDOW_STEPS
 """The right edge moves by at least this fraction (an eighth) of the buffer."""
-_CHUNK = 16 << 10
-_SMALL = 2 << 10
 
 
 class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
 
-    __slots__ = ("_c", "_chunk", "_chunk_used", "_initial", "_reassembly", "received")
+    __slots__ = ("_c", "_initial", "_reassembly", "buffer")
 
     capacity: int
     """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
@@ -45,9 +41,9 @@ class ReceiveState(ReceiveFields):
     scale: int
     """Shift of the window field in sent segments."""
     unread: int
-    """Bytes in `received`."""
+    """Bytes in `buffer`."""
     eof: bool
-    """The peer's FIN follows directly on `received`."""
+    """The peer's FIN follows directly on them."""
     fin: int | None
     """Position of the peer's FIN, once seen."""
 
@@ -64,12 +60,10 @@ class ReceiveState(ReceiveFields):
         self._c = ffi.cast("sn_flow *", self.memory.address)
         self.capacity = self._initial = capacity
         self.largest = LARGEST_WINDOW
-        self.received: deque[memoryview] = deque()
-        """In order, for the application."""
+        self.buffer = lib.sn_flow_receive_buffer(self._c)
+        """The `sn_receive_buffer`: in order, for the application."""
         self._reassembly = Reassembly(max_chunks, budget, dropped, memory=self.memory)
         self.fin = None
-        self._chunk = memoryview(bytearray())
-        self._chunk_used = 0
 
     @property
     def rcv_wnd(self) -> int:
@@ -160,39 +154,28 @@ class ReceiveState(ReceiveFields):
             self.append(payload)
 
     def append(self, payload: memoryview) -> None:
-        """Appends bytes that are counted already; small payloads share chunks of memory."""
-        size = len(payload)
-        if size > _SMALL:
-            self.received.append(bytes_alone(payload))
-            return
-        used = self._chunk_used
-        joins = bool(self.received) and used > 0 and self.received[-1].obj is self._chunk.obj
-        if used + size > len(self._chunk):
-            self._chunk = memoryview(bytearray(_CHUNK))
-            used, joins = 0, False
-        self._chunk[used : used + size] = payload
-        self._chunk_used = used + size
-        if joins:
-            start = used - len(self.received.pop())
-            self.received.append(self._chunk[start : used + size])
-        else:
-            self.received.append(self._chunk[used : used + size])
+        """Appends bytes that are counted already. Raises MemoryError."""
+        if lib.sn_receive_buffer_append(self.buffer, ffi.from_buffer(payload), len(payload)):
+            raise MemoryError("no memory for received bytes")
+
+    @property
+    def received(self) -> list[memoryview]:
+        """The bytes in `buffer`, valid until the next call of any method of the stack."""
+        views, chunk = [], self.buffer.first
+        while chunk:
+            views.append(memoryview(ffi.buffer(chunk.data + chunk.start, chunk.end - chunk.start)))
+            chunk = chunk.next
+        return views
 
     def consume(self, count: int) -> None:
-        """Removes the first `count` bytes of `received`."""
+        """Removes the first `count` bytes of `buffer`."""
         if not 0 <= count <= self.unread:
             raise ValueError(f"{count} bytes read of {self.unread}")
+        lib.sn_receive_buffer_drop(self.buffer, count)
         self.unread -= count
-        while count:
-            first = self.received[0]
-            if len(first) > count:
-                self.received[0] = first[count:]
-                return
-            count -= len(first)
-            self.received.popleft()
 
     def consumed(self, count: int) -> None:
-        """Counts bytes as read that were taken from `received` before."""
+        """Counts bytes as read that were taken from `buffer` before."""
         self.unread -= count
 
     def prune(self) -> None:
@@ -202,9 +185,3 @@ class ReceiveState(ReceiveFields):
     def clear(self) -> None:
         """Releases out-of-order data at the end of the connection."""
         self._reassembly.clear()
-        self.release_memory()
-
-    def release_memory(self) -> None:
-        """Releases memory reserved for further bytes."""
-        self._chunk = memoryview(bytearray())
-        self._chunk_used = 0

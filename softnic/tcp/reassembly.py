@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 
-from softnic._flow import Memory, ReassemblyFields
+from softnic._fields import Memory, ReassemblyFields
 from softnic.tcp.budget import Budget
 
 MOST_BLOCKS = 4
@@ -232,8 +232,3 @@ def _owned(payload: memoryview) -> int:
 def _wastes(payload: memoryview) -> bool:
     """Whether a view keeps much more memory allocated than its own size."""
     return 4 * len(payload) < _owned(payload)
-
-
-def bytes_alone(payload: memoryview) -> memoryview:
-    """Returns the payload, copied if it keeps much more memory allocated than its own size."""
-    return memoryview(bytes(payload)) if _wastes(payload) else payload

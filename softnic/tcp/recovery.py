@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from softnic._flow import Memory, RecoveryFields
+from softnic._fields import Memory, RecoveryFields
 from softnic.tcp import seq
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.scoreboard import Scoreboard

@@ -3,12 +3,12 @@
 Departures: the minimum is an option (200 ms by default, the RFC says 1 s). Backoff ends with the first acknowledgement
 of new data, not with the first unambiguous sample: timestamps make every sample unambiguous.
 
-The arithmetic is C (native/flow_growth.c).
+The arithmetic is C (native/tcp/flow_growth.c).
 """
 
 from __future__ import annotations
 
-from softnic._flow import Memory, RetransmissionTimeoutFields
+from softnic._fields import Memory, RetransmissionTimeoutFields
 
 
 class RetransmissionTimeout(RetransmissionTimeoutFields):

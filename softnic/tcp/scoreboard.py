@@ -8,7 +8,7 @@ Every range is in flight (OUT), has arrived out of order (SACKED), or counts as 
 which makes it a new range in flight. `pipe` (RFC 6675) is the wire bytes in flight. Ranges adjoin, from `snd_una` to
 `snd_nxt`; adjacent SACKED ranges are joined.
 
-The operations are C (native/scoreboard.c), because the fast path uses them too; those that need memory raise
+The operations are C (native/tcp/scoreboard.c), because the fast path uses them too; those that need memory raise
 MemoryError.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from softnic._flow import AckFields, Memory, ScoreboardFields
+from softnic._fields import AckFields, Memory, ScoreboardFields
 from softnic._native import ffi, lib
 
 OUT, SACKED, LOST = lib.SN_OUT, lib.SN_SACKED, lib.SN_LOST

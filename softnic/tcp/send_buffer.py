@@ -8,19 +8,20 @@ A stream is a sequence of *tag ranges* that no segment crosses. A new tag begins
 written yet. So does an odd cut: a position inside a tagged range, not a multiple of 64 bytes (or of the codec's blocks)
 from the range's start, where a segment ended because there was no more to send. Remembering it makes every
 retransmission cut there again, so every codec decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
+With a lossless codec the bytes of an incomplete float leave too, and a range begins behind them.
 
-Tags and cuts are kept in C (native/send_buffer.c), because the fast path uses them too.
+Tags and cuts are kept in C (native/tcp/send_buffer.c), because the fast path uses them too.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from softnic._flow import Memory, SendBufferFields
+from softnic._fields import Memory, SendBufferFields
 from softnic._native import ffi, lib
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.zerocopy import ZeroCopyRuns, address_of
@@ -30,16 +31,26 @@ CUT: int = lib.SN_BLOCK
 longer blocks."""
 LONGEST_BLOCK: int = lib.SN_LONGEST_BLOCK
 _EMPTY = memoryview(b"")
-_EXTENT = struct.Struct("@qqIx?Hq?")
+_EXTENT = struct.Struct("@qqIx?H?q?")
 
 
-BlockOf = Callable[[Tag], int]
-"""Returns the bytes between two places where a range with this tag may be cut."""
+class Cuts(NamedTuple):
+    """Where a tagged range may be cut."""
+
+    block: int = CUT
+    """Bytes between two such places."""
+    lossless: bool = False
+    """Its codec alters no byte: an incomplete float at its end does not wait, and another range begins behind it."""
 
 
-def coding_block(_tag: Tag) -> int:
-    """Return the size of a coding block: all codecs have the shortest blocks."""
-    return CUT
+SHORTEST = Cuts()
+CutsOf = Callable[[Tag], Cuts]
+"""Returns where a range with this tag may be cut."""
+
+
+def coding_blocks(_tag: Tag) -> Cuts:
+    """Return the cuts of codecs that all have the shortest blocks."""
+    return SHORTEST
 
 
 class TagRange(NamedTuple):
@@ -53,6 +64,8 @@ class TagRange(NamedTuple):
     """The tag selects an offload: the bytes are floats."""
     block: int = CUT
     """Bytes between two places where the range may be cut."""
+    lossless: bool = False
+    """Its codec alters no byte."""
 
     def cut_before(self, position: int, limit: int) -> int:
         """Returns the last position before `limit` where a segment from `position` may end if more follows."""
@@ -104,14 +117,19 @@ class SendBuffer(SendBufferFields):
             self._tags.append(tag)
         return number
 
-    def _add_tag(self, position: int, tag: Tag, words: bool, block: int = CUT) -> None:
+    def _add_tag(self, position: int, tag: Tag, words: bool, cuts: Cuts = SHORTEST) -> None:
         number = self.number_of(tag)
-        if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words, block):
+        if lib.sn_send_buffer_tag(self.c, position, number, tag.tos, words, cuts.block, cuts.lossless):
             raise MemoryError("no memory for a tag")
 
     def tag_numbered(self, number: int) -> Tag:
         """Returns the tag with this number in C."""
         return self._tags[number]
+
+    @property
+    def tags(self) -> Sequence[Tag]:
+        """The tags that bytes were written under or may be, in the order of their first use."""
+        return self._tags
 
     @property
     def free(self) -> int:
@@ -171,14 +189,14 @@ class SendBuffer(SendBufferFields):
             raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
         self.zerocopy.send_zerocopy(memory, offset, size)
 
-    def tag(self, tag: Tag, position: int, words: bool, block: int = CUT) -> None:
+    def tag(self, tag: Tag, position: int, words: bool, cuts: Cuts = SHORTEST) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
         last = lib.sn_send_buffer_last_range(self.c)
         if tag == self._tags[last.tag]:
             return
         if position < self.end or position < last.start:
             raise ValueError(f"byte {position - 1} of the stream is already written or tagged")
-        self._add_tag(position, tag, words and self.floats, block)
+        self._add_tag(position, tag, words and self.floats, cuts)
 
     @property
     def last_tag(self) -> Tag:
@@ -191,12 +209,12 @@ class SendBuffer(SendBufferFields):
     def extent(self, position: int, flush: bool) -> tuple[TagRange, int, bool]:
         """Returns the tag range of a byte, the end of its data that may be sent now, and whether the range ends there.
 
-        `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
+        `flush`: nothing will follow the bytes written, so an incomplete word is sent too, with any codec.
         """
         lib.sn_send_buffer_extent(self.c, position, flush, self._extent)
-        start, origin, number, words, block, end, closed = _EXTENT.unpack_from(self._found)
+        start, origin, number, words, block, lossless, end, closed = _EXTENT.unpack_from(self._found)
         # quicker than TagRange()
-        tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words, block))
+        tag_range = tuple.__new__(TagRange, (start, origin, self._tags[number], words, block, lossless))
         return tag_range, end, closed
 
     def release_memory(self) -> None:

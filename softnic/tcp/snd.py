@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from softnic._flow import Memory, SendFields
+from softnic._fields import Memory, SendFields
 from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 

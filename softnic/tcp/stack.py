@@ -7,7 +7,6 @@ import os
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, KeysView
 from random import Random
-from typing import Any
 
 from softnic._native import ffi
 from softnic.packet import ipv4
@@ -23,17 +22,17 @@ from softnic.tcp.fast_path import FastPath, SendOutput
 from softnic.tcp.flow import Flow
 from softnic.tcp.input import process_segment
 from softnic.tcp.listener import Listener, may_reuse_time_wait
-from softnic.tcp.output import output, request_syn, send_reset_for
+from softnic.tcp.output import request_syn, send_reset_for
 from softnic.tcp.pmtu_cache import PathMtus
 from softnic.tcp.scheduler import Scheduler
 from softnic.tcp.scoreboard import Ack
-from softnic.tcp.send_buffer import BlockOf, coding_block
+from softnic.tcp.send_buffer import CutsOf, coding_blocks
 from softnic.tcp.state import State
 from softnic.tcp.syn_cookies import SynCookies
 from softnic.tcp.timers import on_timer
 from softnic.tcp.transitions import finish, note_soft_error, open_active, time_out
 
-SYN, RST, ACK = (int(flag) for flag in (Flags.SYN, Flags.RST, Flags.ACK))
+FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 _ISN_DISTANCE = 0x10000
 _EPHEMERAL = range(32768, 61000)
 """As Linux."""
@@ -47,8 +46,8 @@ Send = Callable[[Segment, int, float], Transmitted | None]
 class TcpStack:
     """`send` transmits segments, `send_output` those of the fast path.
 
-    `offload_tos` are the ToS values (low two bits clear) whose bytes are floats, `block_of` returns the bytes between
-    two places where a range with a tag may be cut.
+    `offload_tos` are the ToS values (low two bits clear) whose bytes are floats, `cuts_of` returns where a range with a
+    tag may be cut.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class TcpStack:
         counters: StackCounters,
         events: deque[Event],
         offload_tos: Collection[int],
-        block_of: BlockOf = coding_block,
+        cuts_of: CutsOf = coding_blocks,
         send_output: SendOutput | None = None,
     ) -> None:
         self.ip = ip
@@ -69,7 +68,7 @@ class TcpStack:
         self.counters = counters
         self.events = events
         self.offload_tos = offload_tos
-        self.block_of = block_of
+        self.cuts_of = cuts_of
         self.transmit = send
         self.budget = Budget(config.buffer_memory)
         """Shared by the growth of buffers and by out-of-order data."""
@@ -90,8 +89,8 @@ class TcpStack:
         """Reserved ports on which there may be several listeners."""
         self._local_ports: Counter[int] = Counter()
         self._time_waits: OrderedDict[Key, Flow] = OrderedDict()
-        self._fast_path = FastPath(send_output) if config.fast_path else None
-        self.scheduler = Scheduler(ip, self._connections, output if self._fast_path is None else self._fast_path.output)
+        self._fast_path = FastPath(send_output)
+        self.scheduler = Scheduler(ip, self._fast_path.output)
         self.wake = self.scheduler.wake
         self.schedule = self.scheduler.schedule
         self.next_time = self.scheduler.next_time
@@ -132,10 +131,11 @@ class TcpStack:
 
     # Opening
 
-    def listen(self, ip: int, port: int, backlog: int) -> Listener:
+    def listen(self, ip: int, port: int, backlog: int, unaccepted: Callable[[], int] = lambda: 0) -> Listener:
         """`ip` 0: any address; port 0: any free one. Raises OSError EADDRINUSE, EADDRNOTAVAIL (not our address).
 
-        At a loopback address it accepts connections of this node only.
+        At a loopback address it accepts connections of this node only. `unaccepted` counts connections that have left
+        the listener's queue and that the application has not accepted.
         """
         if ip not in (0, self.ip) and not ipv4.is_loopback(ip):
             raise _error(errno.EADDRNOTAVAIL, f"{ipv4.text(ip)} is not this node's address")
@@ -143,7 +143,7 @@ class TcpStack:
             port = self._free_port(lambda port: not self._local_ports[port])
         if port in self._listeners and port not in self._shared:
             raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
-        listener = Listener(self, ip, port, backlog, self._remove_listener)
+        listener = Listener(self, ip, port, backlog, self._remove_listener, unaccepted)
         self._listeners.setdefault(port, []).append(listener)
         return listener
 
@@ -191,7 +191,9 @@ class TcpStack:
             if seq.after(beyond, iss):
                 iss = beyond
             finish(old)
-        connection = self._connections[peer_ip, peer_port, port] = Connection(self, local, peer, iss, now)
+        connection = Connection(self, local, peer, iss, now)
+        self.scheduler.add(connection)
+        self._connections[peer_ip, peer_port, port] = connection
         self._local_ports[port] += 1
         return connection
 
@@ -205,20 +207,13 @@ class TcpStack:
 
     # Receiving
 
-    def receive_run(self, flow: Flow, run: Any, payload: memoryview, now: float) -> bool:
-        """Handles a run of a flow's frames (`sn_run`) on the fast path. Returns False if it has to become a segment."""
-        if self._fast_path is None or not self._fast_path.receive_run(flow, run, payload, now):
-            return False
-        self.counters.segments_received += 1
-        return True
-
     def receive(self, s: Segment, now: float) -> None:
         """Handles a segment for this node; `s.flow`, if the NIC has looked it up, saves looking it up again."""
         self.counters.segments_received += 1
         flow: Flow | None = s.flow
         if flow is None or flow.state is State.CLOSED:  # opened or closed by an earlier segment of the batch
             flow = self._connections.get((s.src, s.sport, s.dport))
-        if flow is not None and self._fast_path is not None and self._fast_path.receive(flow, s, now):
+        if flow is not None and self._fast_path.receive(flow, s, now):
             return
         if flow is None:
             self._receive_unknown(s, None, now)
@@ -233,8 +228,10 @@ class TcpStack:
         if listener is not None and ipv4.is_loopback(listener.ip) and s.src != self.ip:
             listener = None
         kind = s.flags & (ACK | RST | SYN)
-        if listener is not None and kind == SYN:
+        if listener is not None and s.flags & (ACK | RST | SYN | FIN) == SYN:
             listener.on_syn(s, old, now)
+        elif listener is not None and not s.flags & (ACK | RST):
+            self.counters.dropped_flags += 1  # without SYN, or with FIN: scans
         elif listener is None or kind != ACK or not listener.on_cookie_ack(s, now):
             self.counters.dropped_no_connection += 1
             if not s.flags & RST:
@@ -268,11 +265,14 @@ class TcpStack:
 
     def advance(self, now: float) -> None:
         """Runs the timers that are due."""
-        self.scheduler.run_others(now)
         while (flow := self.scheduler.due(now)) is not None:
-            if flow.deadline <= now:
-                on_timer(flow, now)
-            self.schedule(flow)
+            self.expire(flow, now)
+
+    def expire(self, flow: Flow, now: float) -> None:
+        """Runs the timers of a flow that are due."""
+        self.scheduler.take(flow)
+        on_timer(flow, now)
+        self.schedule(flow)
 
     # The table
 
@@ -285,7 +285,7 @@ class TcpStack:
     def remove(self, flow: Flow) -> None:
         """Removes a flow that has ended."""
         key = _key(flow)
-        self.scheduler.forget(flow)
+        self.scheduler.remove(flow)
         if self._connections.get(key) is flow:
             del self._connections[key]
             self._local_ports[key[2]] -= 1

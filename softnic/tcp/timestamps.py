@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic._flow import Memory, TimestampsFields
+from softnic._fields import Memory, TimestampsFields
 from softnic.tcp import seq
 
 _TICKS_PER_S = 1000

@@ -1,4 +1,4 @@
-"""Sums over flows, for statistics: computed in C, since a node may have thousands (native/flow_totals.c)."""
+"""Sums over flows, for statistics: computed in C, since a node may have thousands (native/tcp/flow_totals.c)."""
 
 from __future__ import annotations
 

@@ -26,8 +26,6 @@ def trim_buffers(c: Flow, now: float) -> None:
     if now < active_at + c.tcp.config.trim_after_s:
         schedule_trim(c, active_at)
         return
-    if not c.rcv.unread:
-        c.rcv.release_memory()
     buffer = c.snd.buffer
     if buffer.start == buffer.end:
         buffer.release_memory()

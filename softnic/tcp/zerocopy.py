@@ -2,7 +2,7 @@
 
 A send buffer is a sequence of runs: finished ones, each contiguous in its own memory, and behind them the bytes copied
 into the buffer. No segment crosses from one run into another, because it is a view of one memory. Copied bytes that
-zero-copy bytes follow become a run as well. The runs are kept in C (native/send_buffer.c).
+zero-copy bytes follow become a run as well. The runs are kept in C (native/tcp/send_buffer.c).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from softnic._flow import Memory, SendBufferFields
+from softnic._fields import Memory, SendBufferFields
 from softnic._native import ffi, lib
 
 

@@ -3,38 +3,51 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, flight_recorder, work, work_items,
-group_thread, compression, sparse, identity, backend, layers, sharded, and the public functions below.
+Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, flight_recorder, traffic,
+work, joined, work_items, group_thread, compression, sparse, identity, backend, layers, sharded, and the public
+functions below.
 """
 
 from __future__ import annotations
 
+import errno
 import pickle
+import resource
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
+
+from softnic.torch_private import check_release
+
+check_release(torch.__version__)
+
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from softnic.codecs import Codec
-from softnic.comm import Communicator, init_communicator
 from softnic.comm.errors import CommError
+from softnic.comm.messages import CHANNELS
+from softnic.mpi.communicator import Communicator, init_communicator
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name, copy_codec_name
+from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name, copy_codec_name, warmup_of
 from softnic.torch.flight_recorder import recorder
-from softnic.torch.layers import LayerCodecs, layers_hook
+from softnic.torch.joined import keep_works
+from softnic.torch.layers import LayerCodecs, compress_layers
 from softnic.torch.sharded import compress_shards
+from softnic.torch.traffic import GroupStats
 from softnic.torch.untraced import untraced
 from softnic.torch_backend import register_backend
 
-__all__ = ["communicator", "compress", "dump_fr_trace", "register"]
+__all__ = ["GroupStats", "communicator", "compress", "dump_fr_trace", "register", "stats"]
 
 _CONNECT_S = 60.0
 """Time limit for ranks to connect, unless the group's timeout is shorter."""
+_OTHER_FILES = 6
+"""Open files of a group beside its connections: work queue, heartbeat, registered memory, events."""
 
 
 def create(options: Any, _: Any = None) -> SoftnicGroup:
@@ -45,13 +58,25 @@ def create(options: Any, _: Any = None) -> SoftnicGroup:
     DistBackendError
         If the ranks cannot connect or a NIC fails, as later from calls of the group.
     """
+    launch.check_devices()
     launch.use_rays_nic()
     limit_s = min(_CONNECT_S, options.timeout.total_seconds())
     try:
         comm = init_communicator(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
     except CommError as error:
-        raise dist.DistBackendError(f"init_process_group: {error}") from error
+        raise dist.DistBackendError(f"init_process_group: {error}{_advice(error, options.group_size)}") from error
     return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)
+
+
+def _advice(error: CommError, size: int) -> str:
+    """Return what to do if this process has too many open files, which is what many groups come to."""
+    if getattr(error.__cause__, "errno", None) != errno.EMFILE:
+        return ""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return (
+        f": a group of {size} ranks takes about {CHANNELS * (size - 1) + _OTHER_FILES} files of each process, which "
+        f"may have {limit}: raise the limit (ulimit -n)"
+    )
 
 
 def _group(group: Any) -> SoftnicGroup:
@@ -106,10 +131,11 @@ def compress(
     weights: str | Codec | None = None,
     layers: Mapping[str, str | None] | None = None,
     floor_bytes: int = FLOOR_BYTES,
+    warmup: int = 0,
 ) -> None:
     """Compress sums of floats and copies of weights: compression.py and sharded.py say in which calls.
 
-    All ranks of the group call this between the same calls.
+    All ranks of the group call this between the same calls. A later call replaces the settings of an earlier one.
 
     Parameters
     ----------
@@ -129,6 +155,8 @@ def compress(
         {"fc3.*": None, "conv*": "bounded:8"}. The first pattern that matches applies.
     floor_bytes : int
         Calls with fewer bytes are exact.
+    warmup : int
+        For models: the number of steps, from this call on, of which the gradients are exact.
 
     Raises
     ------
@@ -141,28 +169,60 @@ def compress(
     if layers is not None and not isinstance(layers, Mapping):
         raise ValueError(f"layers is {layers!r}: a dict of patterns and codecs is expected")
     sums = codec_name(gradients if codec is None else codec)
-    _apply(target, Compression(sums, floor_bytes, copy_codec_name(weights)), layers or {})
+    _apply(target, Compression(sums, floor_bytes, copy_codec_name(weights)), layers or {}, warmup_of(warmup))
 
 
-def _apply(target: Any, compression: Compression, layers: Mapping[str, str | None]) -> None:
+def _apply(target: Any, compression: Compression, layers: Mapping[str, str | None], warmup: int) -> None:
     if isinstance(target, DistributedDataParallel):
-        _compress_replicas(target, compression, layers)
+        _compress_replicas(target, compression, layers, warmup)
     elif layers:
         raise ValueError("only a DistributedDataParallel model has names of parameters: give `layers` with one")
     elif isinstance(target, torch.nn.Module):
-        compress_shards(target, compression)
+        compress_shards(target, compression, warmup)
+    elif warmup:
+        raise ValueError("only a model has steps: give `warmup` with a DistributedDataParallel or sharded model")
     else:
         _group(target).compression = compression
 
 
 def _compress_replicas(
-    model: DistributedDataParallel, compression: Compression, layers: Mapping[str, str | None]
+    model: DistributedDataParallel, compression: Compression, layers: Mapping[str, str | None], warmup: int
 ) -> None:
     group = _group(model.process_group)
-    state = LayerCodecs(group, model, compression.codec, layers, compression.floor_bytes)
+    state = LayerCodecs(group, model, compression.codec, layers, compression.floor_bytes, warmup)
     if compression.weights is not None:
         group.compression = replace(group.compression, weights=compression.weights)
-    model.register_comm_hook(state, layers_hook)
+    compress_layers(model, state)
+
+
+@untraced
+def stats(group: Any = None) -> GroupStats:
+    """Return what this rank has exchanged in a process group so far, for a training's own log.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        A process group of the backend softnic. Default: all ranks.
+
+    Returns
+    -------
+    GroupStats
+        `calls`, `given_bytes` (before compression), `sent_bytes` (after it), `ratio`, `wire_bytes`, and `exchange_s`,
+        the seconds in which a call was in progress. ``later - earlier`` has what happened in between, with its ratio.
+        Bytes count once the other rank's NIC has acknowledged them.
+
+    Raises
+    ------
+    ValueError
+        If `group` is not a process group of the backend softnic.
+    OSError
+        If the NIC does not answer.
+
+    Notes
+    -----
+    The NIC is asked about each connection: call it every few seconds, not in every step.
+    """
+    return _group(group).stats()
 
 
 def dump_fr_trace() -> bytes:
@@ -185,3 +245,4 @@ def register() -> None:
 
 
 register()
+keep_works()

@@ -18,8 +18,9 @@ import torch
 import torch.distributed as dist
 
 from softnic import MPI
-from softnic.comm import Communicator, Store, init_communicator
-from softnic.comm.request import Request
+from softnic.comm.bootstrap.store import Store
+from softnic.mpi.communicator import Communicator, init_communicator
+from softnic.mpi.requests.request import Request
 from softnic.torch.arguments import (
     OWN_TAG,
     Tensor,
@@ -29,6 +30,7 @@ from softnic.torch.arguments import (
     check_one_per_rank,
     check_rank,
     check_tag,
+    check_type,
     flat_list,
     only_tensor,
     reduce_op,
@@ -44,8 +46,9 @@ from softnic.torch.identity import Identity
 from softnic.torch.reduction import Reduction, reduction_of
 from softnic.torch.sparse import SparseSum, count_of
 from softnic.torch.staging import StagingBuffer, TensorAt, consecutive
+from softnic.torch.traffic import GroupStats
 from softnic.torch.work import SoftnicWork
-from softnic.torch.work_items import LocalTask, NicCollective, P2PBatch, P2POp, WorkItem
+from softnic.torch.work_items import LocalCopy, LocalTask, NicCollective, P2PBatch, P2POp, WorkItem
 
 
 class SoftnicGroup(Identity):
@@ -86,6 +89,10 @@ class SoftnicGroup(Identity):
             self._communicator.Free()
         self._store = None
 
+    def stats(self) -> GroupStats:
+        """Return what this rank has exchanged so far. Raises OSError if the NIC does not answer."""
+        return self._thread.stats()
+
     def communicator(self) -> Communicator:
         """Return a communicator of the same ranks for calls beside torch's. The first call is collective."""
         if self._communicator is None:
@@ -98,22 +105,27 @@ class SoftnicGroup(Identity):
         self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], opts: Any, timeout: Any = None, **more: Any
     ) -> SoftnicWork:
         """Start a call. `more` is for its record: inputs, if they are not the outputs, and the peer of a message."""
+        if not items:
+            raise ValueError(f"{call}: no tensor is given")
         waits = getattr(opts, "asyncOp", True) is False
         record = self._calls.record(call, outputs, seconds(opts, timeout, self._timeout_s), **more)
         return self._thread.submit(record, items, outputs, waits=waits)
 
     # -- reductions --------------------------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Tensor | Tensors, opts: Any = None, timeout: Any = None) -> SoftnicWork:
+    def allreduce(
+        self, tensors: Tensor | Tensors, opts: Any = None, timeout: Any = None, *, op: Any = None
+    ) -> SoftnicWork:
         """Reduce one tensor or several; tensors of one type are reduced together."""
-        if isinstance(found := tensors if isinstance(tensors, Tensor) else tensors[0], Tensor) and found.is_sparse:
-            return self._sparse_summed(found, reduce_op(opts), opts, timeout)
-        tensors = tensor_list(tensors)
+        given = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        how = reduce_op(opts if op is None else op)
+        if len(given) == 1 and getattr(given[0], "is_sparse", False):
+            return self._sparse_summed(given[0], how, opts, timeout)
         items = []
-        for group in by_type(tensors):
+        for group in by_type(tensor_list(given)):
             count = sum(tensor.numel() for tensor in group)
-            items.append(self._all_reduced(group, *self._reduction(reduce_op(opts), group[0].dtype, count)))
-        return self._submit("all_reduce", items, tensors, opts, timeout)
+            items.append(self._all_reduced(group, *self._reduction(how, group[0].dtype, count)))
+        return self._submit("all_reduce", items, given, opts, timeout)
 
     allreduce_coalesced = allreduce
 
@@ -143,6 +155,7 @@ class SoftnicGroup(Identity):
         """Sum a sparse tensor. Waits for the numbers of elements of all ranks."""
         if getattr(op, "op", op) != dist.ReduceOp.SUM:
             raise ValueError("sparse tensors can be summed only")
+        reduction_of(op, tensor.dtype, self._size)
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([counts], [count_of(tensor)], opts).wait()
         items: list[WorkItem] = []
@@ -155,9 +168,12 @@ class SoftnicGroup(Identity):
         total = SparseSum(tensor, [int(count) for count in counts], gather)
         return self._submit("all_reduce", [*items, LocalTask(total.finish)], [tensor], opts, timeout)
 
-    def reduce(self, tensors: Tensor | Tensors, opts: Any, op: Any = None, timeout: Any = None) -> SoftnicWork:
-        tensor, root = only_tensor(tensors), root_of(opts)
-        reduction = reduction_of(getattr(opts, "reduceOp", op), tensor.dtype, self._size)
+    def reduce(
+        self, tensors: Tensor | Tensors, opts: Any = None, op: Any = None, timeout: Any = None, *, root: Any = None
+    ) -> SoftnicWork:
+        """Give the root the reduction. `opts` are options or the root."""
+        tensor, root = only_tensor(tensors), root_of(opts if root is None else root, self._size)
+        reduction = reduction_of(reduce_op(getattr(opts, "reduceOp", op)), tensor.dtype, self._size)
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if self._rank == root:
@@ -169,13 +185,15 @@ class SoftnicGroup(Identity):
         return self._submit("reduce", [item], [tensor], opts, timeout)
 
     def reduce_scatter(
-        self, outputs: Tensor | Tensors, inputs: Sequence[Any], opts: Any = None, timeout: Any = None
+        self, outputs: Tensor | Tensors, inputs: Sequence[Any], opts: Any = None, timeout: Any = None, *, op: Any = None
     ) -> SoftnicWork:
         """Give rank r the sum of every rank's r-th tensor. The lengths may differ."""
         output, given = only_tensor(outputs), flat_list(inputs)
         check_one_per_rank("reduce_scatter", given, self._size)
         check_alike("reduce_scatter", output, given[self._rank])
-        item = self._scattered(output, given, [tensor.numel() for tensor in given], reduce_op(opts))
+        check_type("reduce_scatter", given, output)
+        how = reduce_op(opts if op is None else op)
+        item = self._scattered(output, given, [tensor.numel() for tensor in given], how)
         return self._submit("reduce_scatter", [item], [output], opts, timeout, inputs=given)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
@@ -230,22 +248,22 @@ class SoftnicGroup(Identity):
         stores: Sequence[TensorAt],
     ) -> WorkItem:
         """Return the work item of a reduction of `count` elements: a gather if NICs cannot execute the operation."""
-        op, fold = reduction.op, reduction.fold
-        if fold is not None:
+        if reduction.fold is not None:
             own = [(count * self._rank + start, tensor) for start, tensor in loads]
-            return NicCollective(count * self._size, dtype, _gather, own, stores, fold=(fold, self._size))
+            return NicCollective(count * self._size, dtype, _gather, own, stores, reduction, self._size)
 
         def begin(comm: Communicator, buffer: StagingBuffer) -> Request:
-            return post(comm, buffer, op)
+            return post(comm, buffer, reduction.op)
 
-        scaling: dict[str, Any] = {"before": reduction.before, "after": reduction.after, "divisor": reduction.divisor}
-        return NicCollective(count, dtype, begin, loads, stores, **scaling)
+        return NicCollective(count, dtype, begin, loads, stores, reduction)
 
     # -- copies ------------------------------------------------------------------------------------------------------
 
-    def broadcast(self, tensors: Tensor | Tensors, opts: Any, timeout: Any = None) -> SoftnicWork:
-        tensor, root = only_tensor(tensors), root_of(opts)
-
+    def broadcast(
+        self, tensors: Tensor | Tensors, opts: Any = None, timeout: Any = None, *, root: Any = None
+    ) -> SoftnicWork:
+        """Give every rank the root's tensor. `opts` are options or the root."""
+        tensor, root = only_tensor(tensors), root_of(opts if root is None else root, self._size)
         codec = self.compression.copied_by(tensor.dtype, tensor.numel())
 
         def post(comm: Communicator, buffer: StagingBuffer) -> Request:
@@ -268,8 +286,12 @@ class SoftnicGroup(Identity):
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> SoftnicWork:
         """Store the i-th tensor of rank r in `outputs[r][i]`."""
-        items = [self._gathered([row[index] for row in outputs], given) for index, given in enumerate(inputs)]
-        return self._submit("all_gather_coalesced", items, list(outputs), opts, inputs=inputs)
+        rows, inputs = [tensor_list(row) for row in outputs], tensor_list(inputs)
+        for row in rows:
+            if len(row) != len(inputs):
+                raise ValueError(f"all_gather_coalesced: {len(row)} tensors of a rank where {len(inputs)} are expected")
+        items = [self._gathered([row[index] for row in rows], given) for index, given in enumerate(inputs)]
+        return self._submit("all_gather_coalesced", items, rows, opts, inputs=inputs)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
         """Store every rank's tensor in the equal parts of one."""
@@ -330,9 +352,17 @@ class SoftnicGroup(Identity):
         op = P2POp(MPI.ANY_SOURCE, check_tag(tag), only_tensor(tensors))
         return self._submit("recv", [P2PBatch([], [op])], [op.tensor], None, peer=op.peer)
 
-    def gather(self, outputs: Sequence[Any], inputs: Tensor | Tensors, opts: Any, timeout: Any = None) -> SoftnicWork:
-        """Give every rank's tensor to the root."""
-        given, root = only_tensor(inputs), root_of(opts)
+    def gather(
+        self,
+        outputs: Sequence[Any],
+        inputs: Tensor | Tensors,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        root: Any = None,
+    ) -> SoftnicWork:
+        """Give every rank's tensor to the root. `opts` are options or the root."""
+        given, root = only_tensor(inputs), root_of(opts if root is None else root, self._size)
         targets = flat_list(outputs) if self._rank == root else []
         if self._rank == root:
             check_one_per_rank("gather", targets, self._size)
@@ -341,9 +371,34 @@ class SoftnicGroup(Identity):
         items = self._exchange({root: given}, dict(enumerate(targets)))
         return self._submit("gather", items, [targets], opts, timeout, inputs=[given])
 
-    def scatter(self, outputs: Tensor | Tensors, inputs: Sequence[Any], opts: Any, timeout: Any = None) -> SoftnicWork:
-        """Give each rank one of the root's tensors."""
-        output, root = only_tensor(outputs), root_of(opts)
+    def gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
+        """Store every rank's tensor in the equal parts of the root's `output`. A call since torch 2.14.
+
+        The output of other ranks is ignored.
+        """
+        given, root = only_tensor(given), root_of(opts, self._size)
+        targets: dict[int, Tensor] = {}
+        if self._rank == root:
+            check_alike("gather_single", only_tensor(output), given, self._size)
+            if not output.is_contiguous():
+                raise ValueError("gather_single: the output is not contiguous")
+            targets = dict(enumerate(output.view(self._size, given.numel()).unbind()))
+        items = self._exchange({root: given}, targets)
+        return self._submit("gather_single", items, [output] if self._rank == root else [], opts, inputs=[given])
+
+    gather_into_tensor = gather_single
+
+    def scatter(
+        self,
+        outputs: Tensor | Tensors,
+        inputs: Sequence[Any],
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        root: Any = None,
+    ) -> SoftnicWork:
+        """Give each rank one of the root's tensors. `opts` are options or the root."""
+        output, root = only_tensor(outputs), root_of(opts if root is None else root, self._size)
         given = flat_list(inputs) if self._rank == root else []
         if self._rank == root:
             check_one_per_rank("scatter", given, self._size)
@@ -357,6 +412,7 @@ class SoftnicGroup(Identity):
         targets, sources = tensor_list(outputs), tensor_list(inputs)
         check_one_per_rank("all_to_all", targets, self._size)
         check_one_per_rank("all_to_all", sources, self._size)
+        check_alike("all_to_all", targets[self._rank], sources[self._rank])
         items = self._exchange(dict(enumerate(sources)), dict(enumerate(targets)))
         return self._submit("all_to_all", items, targets, opts, timeout, inputs=sources)
 
@@ -370,8 +426,9 @@ class SoftnicGroup(Identity):
         timeout: Any = None,
     ) -> SoftnicWork:
         """Exchange parts of one tensor along its first dimension, as alltoall."""
-        sources = split("input", given, input_sizes, self._size)
-        targets = split("output", output, output_sizes, self._size)
+        sources = split("input", only_tensor(given), input_sizes, self._size)
+        targets = split("output", only_tensor(output), output_sizes, self._size)
+        check_alike("all_to_all_single", targets[self._rank], sources[self._rank])
         items = self._exchange(dict(enumerate(sources)), dict(enumerate(targets)))
         return self._submit("all_to_all_single", items, [output], opts, timeout, inputs=[given])
 
@@ -382,7 +439,7 @@ class SoftnicGroup(Identity):
         items: list[WorkItem] = []
         if self._rank in sends and self._rank in receives:
             source, target = sends.pop(self._rank), receives.pop(self._rank)
-            items.append(LocalTask(lambda: target.copy_(source.view(target.shape))))
+            items.append(LocalCopy(source, target))
         outgoing, incoming = (
             [P2POp(peer, OWN_TAG, tensor) for peer, tensor in each.items()] for each in (sends, receives)
         )

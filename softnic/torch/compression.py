@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from softnic.comm.buffers import codec_of
-from softnic.comm.codec_choice import either_of
+from softnic.mpi.arguments.checks import codec_of
+from softnic.mpi.collectives.codec_choice import either_of
 from softnic.torch.reduction import Reduction
 
 FLOOR_BYTES = 4096
@@ -83,6 +83,13 @@ def floor_of(floor_bytes: Any) -> int:
     if not isinstance(floor_bytes, (int, np.integer)) or isinstance(floor_bytes, bool) or floor_bytes < 0:
         raise ValueError(f"floor_bytes is {floor_bytes!r}: an integer, 0 or more, is expected")
     return int(floor_bytes)
+
+
+def warmup_of(warmup: Any) -> int:
+    """Return a number of steps as an int. Raises ValueError if it is none."""
+    if not isinstance(warmup, (int, np.integer)) or isinstance(warmup, bool) or warmup < 0:
+        raise ValueError(f"warmup is {warmup!r}: a number of steps, 0 or more, is expected")
+    return int(warmup)
 
 
 EXACT = Compression()

@@ -27,6 +27,15 @@ def on_gpu(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cuda"
 
 
+def uncounted(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with a version counter of its own, for writes that autograd must not see.
+
+    torch's backends write results to the memory of tensors. No operation records that, so a tensor that is needed by
+    back-propagation may be the output of a collective.
+    """
+    return tensor.data
+
+
 class CopyStreams:
     """The CUDA streams of one thread, one for each device."""
 
@@ -46,15 +55,15 @@ class CopyStreams:
         return found
 
     def upload(self, sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor], ready: ReadyEvents) -> None:
-        """Copy host tensors to targets on any device."""
+        """Copy host tensors to targets on any device, as results of torch's backends: see `uncounted`."""
         pinned = []
         for source, target in zip(sources, targets, strict=True):
             if not on_gpu(target):
-                target.copy_(source)
+                uncounted(target).copy_(source)
                 continue
             pinned.append(_pinned(target).copy_(source))
             with torch.cuda.stream(self._stream(target.device, ready)):
-                target.copy_(pinned[-1], non_blocking=True)
+                uncounted(target).copy_(pinned[-1], non_blocking=True)
         self._synchronize(targets)
 
     def _stream(self, device: torch.device, ready: ReadyEvents) -> torch.cuda.Stream:

@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
-from softnic.comm import Communicator
-from softnic.comm.progress_loop import ProgressLoop
 from softnic.comm.scratch import Scratch
+from softnic.mpi.communicator import Communicator
+from softnic.mpi.progress_loop import ProgressLoop
 from softnic.torch.flight_recorder import CallRecord, recorder
+from softnic.torch.traffic import CallClock, GroupStats
 from softnic.torch.work import SoftnicWork
 from softnic.torch.work_items import ExecContext, WorkItem
 
@@ -67,6 +68,7 @@ class GroupThread:
         self._comm = comm
         self._name = name
         self._loop = ProgressLoop(comm)
+        self._clock = CallClock()
         self._context = ExecContext(comm, self._loop, Scratch())
         self._lock = threading.Lock()
         self._new: deque[_PendingCall] = deque()
@@ -90,7 +92,8 @@ class GroupThread:
         self, record: CallRecord, items: Sequence[WorkItem], outputs: Sequence[Any], *, waits: bool = False
     ) -> SoftnicWork:
         """Start a call and return its Work. `waits`: the caller waits for it at once."""
-        work = SoftnicWork(record, outputs, self.expire)
+        self._clock.begin()
+        work = SoftnicWork(record, outputs, self.expire, self._clock.end)
         pending = _PendingCall(work, items)
         with self._lock:
             if not self._reason and waits and self._is_idle and all([item.can_wait for item in items]):
@@ -103,6 +106,10 @@ class GroupThread:
         if ended or not pending.started:
             self._loop.wake()
         return work
+
+    def stats(self) -> GroupStats:
+        """Return what was exchanged so far. Raises OSError if the NIC does not answer."""
+        return self._clock.stats(self._loop.traffic())
 
     @property
     def _is_idle(self) -> bool:

@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import GradBucket
+from torch.distributed import GradBucket  # type: ignore[attr-defined]  # public, but not in its __all__
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Method, MethodError
+from softnic.mpi.communicator import Communicator
 from softnic.torch import communicator
 from softnic.torch.untraced import untraced
 

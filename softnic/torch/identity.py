@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from softnic.comm import Communicator
+from softnic.mpi.communicator import Communicator
 from softnic.torch.untraced import Untraced
 
 

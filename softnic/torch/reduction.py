@@ -28,6 +28,13 @@ _OPS = {
     dist.ReduceOp.MAX: MPI.MAX,
     dist.ReduceOp.PREMUL_SUM: MPI.SUM,
 }
+_OF_BOOLEANS = {
+    dist.ReduceOp.SUM: MPI.LOR,
+    dist.ReduceOp.MAX: MPI.LOR,
+    dist.ReduceOp.PRODUCT: MPI.LAND,
+    dist.ReduceOp.MIN: MPI.LAND,
+}
+"""What these operations are of booleans, which MPI's are not defined for."""
 Fold = Callable[..., torch.Tensor]
 """Combines two tensors into `out`."""
 Multiplier = float | torch.Tensor
@@ -63,6 +70,10 @@ class Reduction:
     """True for sums and means, which a codec may round."""
 
 
+NO_REDUCTION = Reduction("", None)
+"""Of collectives that move data only."""
+
+
 def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = False) -> Reduction:
     """Return the reduction for a ReduceOp, an element type and a number of ranks.
 
@@ -87,7 +98,8 @@ def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = F
         return Reduction(name, MPI.SUM, before=_factor(op), sums=True)
     if kind == dist.ReduceOp.AVG:
         return _average(name, dtype, size, compressed)
-    return Reduction(name, _OPS[kind], sums=kind == dist.ReduceOp.SUM)
+    operation = _OF_BOOLEANS[kind] if dtype == torch.bool else _OPS[kind]
+    return Reduction(name, operation, sums=kind == dist.ReduceOp.SUM)
 
 
 def _factor(op: Any) -> Multiplier:

@@ -17,16 +17,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import Compression
+from softnic.torch.compression import EXACT, Compression
 from softnic.torch.untraced import untraced
 from softnic.torch.work import SoftnicWork
+from softnic.torch_private import shard_meshes
 
 
 class _ShardExchange:
-    """What both exchanges of a sharded module have in common."""
+    """What both exchanges of a sharded module have in common: the shape of torch's AllGather and ReduceScatter.
+
+    FSDP2 does not ask for their classes, which have no public name.
+    """
 
     def __init__(self, compression: Compression) -> None:
         self._compression = compression
@@ -35,7 +38,7 @@ class _ShardExchange:
         return torch.empty(*size, dtype=dtype, device=device)
 
 
-class ShardGather(_ShardExchange, AllGather):
+class ShardGather(_ShardExchange):
     """The all-gather of a sharded module's weights."""
 
     @untraced
@@ -47,8 +50,18 @@ class ShardGather(_ShardExchange, AllGather):
         return work if async_op else _wait(work)
 
 
-class GradientScatter(_ShardExchange, ReduceScatter):
-    """The reduce-scatter of a sharded module's gradients."""
+class GradientScatter(_ShardExchange):
+    """The reduce-scatter of a sharded module's gradients, exact in the first `warmup` steps.
+
+    With replicas their groups sum the gradients afterwards, and are compressed from the same step on.
+    """
+
+    def __init__(self, compression: Compression, warmup: int, replicas: Sequence[SoftnicGroup]) -> None:
+        super().__init__(compression)
+        self._exact_steps = warmup
+        self._replicas = replicas
+        """Those whose compression is to be set yet."""
+        self._compress_replicas(EXACT if warmup else compression)
 
     @untraced
     def __call__(
@@ -60,16 +73,32 @@ class GradientScatter(_ShardExchange, ReduceScatter):
         async_op: bool = False,
     ) -> Any:
         assert isinstance(group, SoftnicGroup)
-        work = group.scatter_sum(output_tensor, input_tensor, op, self._compression)
+        work = group.scatter_sum(output_tensor, input_tensor, op, self._next())
         return work if async_op else _wait(work)
+
+    def _next(self) -> Compression:
+        """Return the compression of this step's sum, and set that of the replicas' sum after it."""
+        if self._exact_steps:
+            self._exact_steps -= 1
+            return EXACT
+        self._compress_replicas(self._compression)
+        self._replicas = ()
+        return self._compression
+
+    def _compress_replicas(self, by: Compression) -> None:
+        for group in self._replicas:
+            group.compression = Compression(by.codec, by.floor_bytes)
 
 
 def _wait(work: SoftnicWork) -> None:
     work.wait()
 
 
-def compress_shards(model: torch.nn.Module, compression: Compression) -> None:
-    """Compress the gradients and weights of a model with sharded modules. Raises ValueError if there are none."""
+def compress_shards(model: torch.nn.Module, compression: Compression, warmup: int) -> None:
+    """Compress the weights of a model with sharded modules, and after `warmup` steps the gradients.
+
+    Raises ValueError if there are none.
+    """
     sharded = [module for module in model.modules() if isinstance(module, FSDPModule)]
     if not sharded:
         raise ValueError(
@@ -80,16 +109,15 @@ def compress_shards(model: torch.nn.Module, compression: Compression) -> None:
         if not isinstance(group, SoftnicGroup):
             raise ValueError(f"the model is sharded over a process group of the backend {dist.get_backend(group)}")
     for module in sharded:
-        module.set_custom_all_gather(ShardGather(compression))
-        module.set_custom_reduce_scatter(GradientScatter(compression))
-        for replicas in _groups(module, "replicate_process_group"):
-            replicas.compression = Compression(compression.codec, compression.floor_bytes)
+        module.set_custom_all_gather(ShardGather(compression))  # type: ignore[arg-type]
+        replicas = list(_groups(module, "replicate_process_group"))
+        module.set_custom_reduce_scatter(GradientScatter(compression, warmup, replicas))  # type: ignore[arg-type]
 
 
 def _groups(module: FSDPModule, *names: str) -> Iterator[Any]:
     """Yield the process groups with these names, or all, of a sharded module."""
-    for parameters in module._get_fsdp_state()._fsdp_param_groups:
+    for mesh in shard_meshes(module):
         for name in names or ("shard_process_group", "replicate_process_group"):
-            group = getattr(parameters.mesh_info, name, None)
+            group = getattr(mesh, name, None)
             if group is not None:
                 yield group

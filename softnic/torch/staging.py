@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from softnic.comm.buffers import Array
+from softnic.collectives.elements import Array
 from softnic.comm.scratch import Scratch
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
 

@@ -23,9 +23,14 @@ from softnic.torch.untraced import Untraced
 
 
 class SoftnicWork(Untraced, dist.Work):
-    """One call of a process group, whose progress goes to its record; `outputs` are the tensors that it fills."""
+    """One call of a process group, whose progress goes to its record; `outputs` are the tensors that it fills.
 
-    def __init__(self, record: CallRecord, outputs: Sequence[Any], expire: Expire) -> None:
+    `settled` is called when it is complete or has failed.
+    """
+
+    def __init__(
+        self, record: CallRecord, outputs: Sequence[Any], expire: Expire, settled: Callable[[], object]
+    ) -> None:
         super().__init__()
         self.record = record
         self.call = record.call
@@ -36,6 +41,7 @@ class SoftnicWork(Untraced, dist.Work):
         self._began_at = time.monotonic()
         self._outputs = list(outputs)
         self._expire = expire
+        self._settled = settled
         self._done = threading.Event()
         self._error: dist.DistBackendError | None = None
         self._source = -1
@@ -69,6 +75,8 @@ class SoftnicWork(Untraced, dist.Work):
 
     def _settle(self) -> None:
         with self._lock:
+            if not self._done.is_set():
+                self._settled()
             self._done.set()
             future = self._future
         self._wait_in_caller = self._take_over = None  # ends a cycle of references, and with it the memory of the call

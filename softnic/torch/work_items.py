@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from softnic.comm import Communicator
-from softnic.comm.progress_loop import ProgressLoop, Receiving, Sending
-from softnic.comm.request import Request, wait_within
 from softnic.comm.scratch import Scratch
-from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
-from softnic.torch.reduction import Fold, Multiplier, divide
+from softnic.mpi.communicator import Communicator
+from softnic.mpi.progress_loop import ProgressLoop, Receiving, Sending
+from softnic.mpi.requests.request import Request, wait_within
+from softnic.torch.arguments import writable
+from softnic.torch.gpu_copies import CopyStreams, ReadyEvents, uncounted
+from softnic.torch.reduction import NO_REDUCTION, Reduction, divide
 from softnic.torch.staging import StagingBuffer, TensorAt
 
 Post = Callable[[Communicator, StagingBuffer], Request]
@@ -76,10 +77,12 @@ class WorkItem(ABC):
 class NicCollective(WorkItem):
     """A collective that NICs execute on a staging buffer of `count` elements.
 
+    `before`, `after`, `divisor` and `fold` are those of `reduction`.
+
     1. The tensors `loads` are copied to the buffer and multiplied by `before`.
     2. `post` hands the buffer to the NIC.
-    3. The result is multiplied by `after` and divided by `divisor`. With `fold`, the buffer holds one block of each
-       rank, which are combined into the first.
+    3. The result is multiplied by `after` and divided by `divisor`. With `fold`, the buffer consists of `blocks`, one
+       of each rank, which are combined into the first.
     4. The result is copied to the tensors `stores`.
     """
 
@@ -90,22 +93,18 @@ class NicCollective(WorkItem):
         post: Post,
         loads: Sequence[TensorAt],
         stores: Sequence[TensorAt],
-        *,
-        before: Multiplier | None = None,
-        after: Multiplier | None = None,
-        divisor: int = 1,
-        fold: tuple[Fold, int] | None = None,
+        reduction: Reduction = NO_REDUCTION,
+        blocks: int = 1,
     ) -> None:
         self._count = count
         self._dtype = dtype
         self._post = post
         self._loads = loads
         self._stores = stores
+        writable(tensor for _, tensor in stores)
         self._ready = ReadyEvents(tensor for _, tensor in [*loads, *stores])
-        self._before = before
-        self._after = after
-        self._divisor = divisor
-        self._fold = fold
+        self._reduction = reduction
+        self._blocks = blocks
 
     @property
     def can_wait(self) -> bool:
@@ -117,8 +116,8 @@ class NicCollective(WorkItem):
     def start(self, context: ExecContext) -> None:
         self._buffer = context.stage(self._count, self._dtype)
         self._buffer.load(self._loads, self._ready)
-        if self._before is not None:
-            self._buffer.flat.mul_(self._before)
+        if self._reduction.before is not None:
+            self._buffer.flat.mul_(self._reduction.before)
         self._request = self._post(context.comm, self._buffer)
 
     @property
@@ -127,16 +126,15 @@ class NicCollective(WorkItem):
 
     def finish(self) -> None:
         self._request.Wait()
-        flat = self._buffer.flat
-        if self._after is not None:
-            flat.mul_(self._after)
-        if self._divisor != 1:
-            divide(flat, self._divisor)
-        if self._fold is not None:
-            combine, ranks = self._fold
-            first, *others = flat.view(ranks, -1)
+        flat, reduction = self._buffer.flat, self._reduction
+        if reduction.after is not None:
+            flat.mul_(reduction.after)
+        if reduction.divisor != 1:
+            divide(flat, reduction.divisor)
+        if reduction.fold is not None:
+            first, *others = flat.view(self._blocks, -1)
             for other in others:
-                combine(first, other, out=first)
+                reduction.fold(first, other, out=first)
         self._buffer.store(self._stores, self._ready)
         self._buffer.free()
 
@@ -156,6 +154,7 @@ class P2PBatch(WorkItem):
     def __init__(self, sends: Sequence[P2POp], receives: Sequence[P2POp]) -> None:
         self._sends = sends
         self._receives = receives
+        writable(op.tensor for op in receives)
         self._ready = ReadyEvents(op.tensor for op in [*sends, *receives])
         self._outgoing: list[tuple[Sending, StagingBuffer]] = []
         self._incoming: list[tuple[Receiving, StagingBuffer, torch.Tensor]] = []
@@ -222,3 +221,11 @@ class LocalTask(WorkItem):
 
     def finish(self) -> None:
         self._task()
+
+
+class LocalCopy(LocalTask):
+    """A tensor that this rank sends to itself."""
+
+    def __init__(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        writable([target])
+        super().__init__(lambda: uncounted(target).copy_(source.reshape(target.shape)))

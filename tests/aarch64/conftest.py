@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from softnic import codecs
+from softnic.codecs.kernels import simd_select
 from tests import needs
 from tests.aarch64.machine import COMPILER, EMULATOR, Machine, build
-from tests.facades.codecs import simd_select
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from softnic import codecs
+from softnic._native import lib
 from tests.aarch64.machine import EMULATOR, NUMBERS, Machine, build
-from tests.facades.native import lib
 
 CALLS = ("sn_encode", "sn_decode", "sn_roundtrip")
 SIGMAS = {"gaussian": 0.01, "silent": 0.00001}

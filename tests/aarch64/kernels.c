@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "codecs.h"
-#include "combine.h"
-#include "reduce.h"
+#include "codecs/codecs.h"
+#include "codecs/combine.h"
+#include "codecs/reduce.h"
 
 enum { DEFAULT, ENCODE, DECODE, DECODE_PART, ROUNDTRIP, REDUCE, DECODE_COMBINE, COMBINE_ENCODE, COMBINE_ROUNDTRIP };
 

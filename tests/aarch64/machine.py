@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import struct
 import subprocess
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,11 +18,11 @@ from types import TracebackType
 
 import numpy as np
 
+from softnic._native import lib
 from softnic.codecs import Codec
 from tests.codecs.cases import Words
-from tests.facades.native import lib
+from tests.library import FLAGS, SOURCES
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).with_name("kernels.c")
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -59,8 +58,6 @@ class Answer:
 
 def build(directory: Path) -> Path:
     """The program, made of every source of softnic._native. Raises AssertionError with what gcc says."""
-    extension = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
-    flags = [*extension["extra-compile-args"], "-Werror", "-I", str(ROOT / "native")]
 
     def make(*arguments: str) -> None:
         done = subprocess.run([COMPILER, *arguments], capture_output=True, text=True, timeout=300, check=False)
@@ -68,11 +65,11 @@ def build(directory: Path) -> Path:
 
     def compiled(source: Path) -> str:
         made = directory / f"{source.stem}.o"
-        make(*flags, "-c", str(source), "-o", str(made))
+        make(*FLAGS, "-Werror", "-c", str(source), "-o", str(made))
         return str(made)
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, [DRIVER, *(ROOT / name for name in extension["sources"])]))
+        objects = list(pool.map(compiled, [DRIVER, *SOURCES]))
     make("-static", *objects, "-lm", "-o", str(directory / "kernels"))
     return directory / "kernels"
 

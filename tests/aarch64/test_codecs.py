@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import lib
 from tests.aarch64.machine import NUMBERS, Call, Machine
 from tests.codecs import cases
 from tests.codecs.cases import (
@@ -29,7 +30,6 @@ from tests.codecs.cases import (
     threshold_words,
     typical,
 )
-from tests.facades.native import lib
 
 pytestmark = pytest.mark.slow
 

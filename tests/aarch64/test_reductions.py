@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic.codecs.combine import ReduceOp
 from tests.aarch64.machine import NUMBERS, Answer, Call, Machine
 from tests.codecs import test_halves as halves
 from tests.codecs.cases import RANGES, gradients
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
-from tests.facades.codecs import ReduceOp
 
 pytestmark = pytest.mark.slow
 

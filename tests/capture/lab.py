@@ -9,10 +9,18 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.capture import CapturedLink, CaptureHook, CaptureSink, Merger, pcapng
-from tests.facades.nic import DetachedFlow, Mode, Nic
-from tests.facades.packet import Flags, Frames, Options, Segment, mac_of
-from tests.facades.sim import MemoryNetwork
+from softnic.capture import pcapng
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
+from softnic.capture.merge import Merger
+from softnic.capture.sink import CaptureSink
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.flows import DetachedFlow
+from softnic.nic.nic import Mode, Nic
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Flags, Options, Segment
+from tests.nic.harness import receive
 
 IPS = (0x0A4D0001, 0x0A4D0002)
 PORTS = (40000, 29478)
@@ -72,7 +80,7 @@ class Station:
 
     def receive(self, now: float) -> list[Segment]:
         segments: list[Segment] = []
-        while (received := self.nic.receive(now)) is not None:
+        while (received := receive(self.nic, now)) is not None:
             for one in received:
                 if isinstance(one, Segment):
                     if one.options is not None:

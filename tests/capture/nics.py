@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.facades.capture import CaptureHook, Direction
-from tests.facades.ipc import control
-from tests.facades.packet import Frames
+from softnic.capture.hook import CaptureHook
+from softnic.capture.pcapng import Direction
+from softnic.ipc import control
+from softnic.packet.frames import Frames
 
 
 class StandInNic:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.capture import CaptureError, Recorder, reader
-from tests.facades.commands import Side, main, recording
+from softnic.capture import reader
+from softnic.capture.capture_file import CaptureError
+from softnic.capture.recorder import Recorder
+from softnic.commands import main
+from softnic.commands.capture import Side, recording
 
 from .conftest import Tshark
 from .lab import ARP

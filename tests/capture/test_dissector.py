@@ -13,12 +13,15 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
+from softnic.capture import reader
+from softnic.capture.flows import Analysis
+from softnic.capture.packets import ENCODED
+from softnic.capture.report import CaptureReport
+from softnic.capture.scapy_layer import encode
 from softnic.codecs import BUILT_IN, from_number, names
-from tests.facades.capture import ENCODED, Analysis, CaptureReport, reader
-from tests.facades.commands import main
-from tests.facades.nic import Mode
-from tests.facades.packet import mac_of
-from tests.facades.scapy_layer import encode
+from softnic.commands import main
+from softnic.nic.nic import Mode
+from softnic.packet.ethernet import mac_of
 
 from .conftest import Tshark
 from .lab import IPS, PORTS, TOS, Lab, gradient

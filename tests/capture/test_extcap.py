@@ -18,23 +18,18 @@ import pytest
 
 import softnic
 from softnic import socket
-from tests import needs
-from tests.facades.capture import (
-    ALL,
+from softnic.capture.extcap import ALL, LiveNic, interface_list, interfaces_of, link_types, options
+from softnic.capture.reader import read
+from softnic.capture.wireshark_folders import (
     DISSECTOR,
-    LiveNic,
     WiresharkFolders,
     install,
-    interface_list,
-    interfaces_of,
-    link_types,
-    options,
-    read,
     reported_folders,
     uninstall,
     wireshark_folders,
 )
-from tests.facades.commands import extcap, main
+from softnic.commands import extcap, main
+from tests import needs
 
 from .lab import ARP, TOS, gradient
 from .nics import StandInNic

@@ -8,28 +8,18 @@ import struct
 import numpy as np
 import pytest
 
+from softnic.capture import pcapng, reader
+from softnic.capture.flows import Analysis, CapturedFlow, FlowView, unwrap
+from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
+from softnic.capture.pcapng import Direction
+from softnic.capture.report import CaptureReport
+from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
 from softnic.codecs import DecodeError, get
-from tests.facades.capture import (
-    CUT_OFF,
-    ENCODED,
-    MALFORMED,
-    PLAIN,
-    Analysis,
-    CapturedFlow,
-    CaptureReport,
-    Direction,
-    FlowView,
-    StreamError,
-    pcapng,
-    reader,
-    stream_bytes,
-    stream_floats,
-    tag_distribution,
-    unwrap,
-)
-from tests.facades.nic import Mode
-from tests.facades.packet import Flags, Frames, Options
+from softnic.nic.nic import Mode
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Flags, Options
 
+from .blocks import packets
 from .lab import ARP, IPS, TOS, Lab, gradient
 
 HOST_0, WIRE_0, HOST_1, WIRE_1 = range(4)
@@ -367,7 +357,7 @@ def ipv4(*, first: int = 0x45, total: int = 40, fragment: int = 0, protocol: int
 def test_other_packets_are_counted_by_kind(data: bytes, kind: str) -> None:
     head = pcapng.section_header("x") + pcapng.interface_description("a")
     good = frame(ipv4())
-    blocks = pcapng.packets(0, 0, Frames.of([data, good]), Direction.OUTBOUND)
+    blocks = packets(0, 0, Frames.of([data, good]), Direction.OUTBOUND)
     analysis = Analysis(reader.parse(head + blocks))
     assert dict(analysis.others) == {kind: 1}
     assert analysis.packets.row.tolist() == [1]

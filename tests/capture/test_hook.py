@@ -10,22 +10,19 @@ from types import FrameType
 
 import pytest
 
-from tests.facades.capture import (
-    MAX_CAPTURES,
-    CapturedLink,
-    CaptureError,
-    CaptureHook,
-    CaptureSink,
-    Direction,
-    Merger,
-    host_frames,
-    pcapng,
-    reader,
-)
-from tests.facades.link import tx_space
-from tests.facades.packet import Flags, Frames, Options, Segment
-from tests.facades.sim import MemoryNetwork
+from softnic.capture import pcapng, reader
+from softnic.capture.capture_file import CaptureError
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import MAX_CAPTURES, CaptureHook
+from softnic.capture.merge import Merger
+from softnic.capture.pcapng import Direction
+from softnic.capture.sink import CaptureSink
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.frames import Frames
+from softnic.packet.ipv4 import checksum
+from softnic.packet.segment import Flags, Options, Segment, Transmitted
 
+from .blocks import packets
 from .lab import ARP, EPOCH_NS, IPS, TOS, Lab, gradient
 
 HEAD = (
@@ -204,7 +201,7 @@ def test_a_tap_is_the_link_it_stands_around() -> None:
     inner, other = (network := MemoryNetwork()).port(mtu=900), network.port()
     tap = CapturedLink(inner, CaptureHook(IPS[0]))
     assert tap.mtu == 900
-    assert tx_space(tap, 0.0) == tx_space(inner, 0.0)
+    assert tap.tx_space(0.0) == inner.tx_space(0.0)
     assert tap.next_time() is None
     other.send(BATCH, 2.0)
     assert tap.next_time() == 2.0
@@ -231,6 +228,23 @@ def test_a_tap_asks_for_time_only_while_someone_looks() -> None:
     assert tap.next_time() is None
 
 
+def test_a_tap_does_not_ask_at_once_again_for_a_reader_that_takes_nothing() -> None:
+    hook = CaptureHook(IPS[0])
+    tap = CapturedLink(MemoryNetwork().port(), hook)
+    ours, theirs = socket.socketpair()
+    with ours:
+        sink = hook.start(theirs.detach(), 1.0, host_interface=0, wire_interface=1)
+        while not sink.queued_bytes:
+            tap.send(BATCH, 1.0)
+        for now in (1.0, 1.001, 2.0):
+            tap.advance(now)
+            assert sink.queued_bytes
+            due = tap.next_time()
+            assert due is not None
+            assert now < due <= now + 0.001
+        tap.close()
+
+
 def test_times_are_the_clocks_own_and_the_epochs() -> None:
     lab = Lab()
     lab.connect()
@@ -239,6 +253,22 @@ def test_times_are_the_clocks_own_and_the_epochs() -> None:
 
 
 # Host frames
+
+
+def shown(segment: Segment, consumed: int, number: int = 0) -> list[bytes]:
+    """Return the frames that a capture shows for a segment."""
+    hook = CaptureHook(IPS[0])
+    ours, theirs = socket.socketpair()
+    sink = hook.start(theirs.detach(), 0.0, host_interface=0, wire_interface=1)
+    hook.sent(segment, Transmitted(consumed, 1, 0, number), 0.0)
+    capture = reader.parse(HEAD + take(sink, ours))
+    return [capture.data[at : at + size].tobytes() for at, size in zip(capture.offset, capture.captured, strict=True)]
+
+
+def sums_are_right(frame: bytes) -> bool:
+    """Whether the checksums of a TCP segment over IPv4 are."""
+    pseudo_header = frame[26:34] + bytes([0, 6]) + (len(frame) - 34).to_bytes(2)
+    return not checksum(frame[14:34]) and not checksum(pseudo_header + frame[34:])
 
 
 def test_long_segments_become_whole_ipv4_packets() -> None:
@@ -256,20 +286,24 @@ def test_long_segments_become_whole_ipv4_packets() -> None:
         (1, 2),
         payload=memoryview(payload),
     )
-    frames = host_frames(segment, len(payload), 5)
-    packets = [frame[66:] for frame in frames]
-    assert b"".join(packets) == payload
-    assert len(packets) == 4
-    assert all(len(packet) % 64 == 0 for packet in packets[:-1])
+    frames = shown(segment, len(payload), 5)
+    payloads = [frame[66:] for frame in frames]
+    assert b"".join(payloads) == payload
+    assert len(payloads) == 4
+    assert all(len(each) % 64 == 0 for each in payloads[:-1])
     assert [frame[47] & 9 for frame in frames] == [0, 0, 0, 9], "PSH and FIN on the last alone"
-    in_part = host_frames(segment, 640, 5)
+    assert [int.from_bytes(frame[18:20]) for frame in frames] == [5, 6, 7, 8]
+    starts = [2**32 - 5 + sum(map(len, payloads[:index])) for index in range(4)]
+    assert [int.from_bytes(frame[38:42]) for frame in frames] == [start % 2**32 for start in starts]
+    assert all(sums_are_right(frame) for frame in frames)
+    in_part = shown(segment, 640, 5)
     assert len(in_part) == 1
     assert in_part[0][47] & 9 == 0
 
 
 def test_a_syn_shows_the_options_of_tcp_but_not_the_nics() -> None:
     segment = Segment(IPS[0], IPS[1], 1, 2, 7, 0, Flags.SYN, 77, options=Options(1460, 7, True, codecs=7))
-    (frame,) = host_frames(segment, 0)
+    (frame,) = shown(segment, 0)
     assert frame[54:] == bytes.fromhex("020405b40402030307010101")
 
 
@@ -277,7 +311,7 @@ def test_a_syn_shows_the_options_of_tcp_but_not_the_nics() -> None:
 
 
 def blocks(*times: int) -> bytes:
-    return b"".join(pcapng.packets(0, time, Frames.of([ARP]), Direction.OUTBOUND) for time in times)
+    return b"".join(packets(0, time, Frames.of([ARP]), Direction.OUTBOUND) for time in times)
 
 
 def times_of(data: bytes) -> list[int]:

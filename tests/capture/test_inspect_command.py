@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from softnic.capture import reader
 from softnic.codecs import get
-from tests.facades.capture import reader
-from tests.facades.commands import main
-from tests.facades.nic import Mode
+from softnic.commands import main
+from softnic.nic.nic import Mode
 
+from . import blocks
 from .conftest import Tshark
 from .lab import ARP, TOS, Lab, gradient
 
@@ -68,9 +69,37 @@ def test_the_flows_with_their_ratio_and_tags(capture: Path, capsys: pytest.Captu
     shares = [f"{flow['tags'][name] / SENT.size:.1%}" for name in ("bits_2", "bits_10", "bits_18", "bits_34", "raw")]
     assert tagged[-5:] == shares
     assert tagged[-6] == f"{flow['views'][0]['ratio']:.2f}"
-    assert "1 ARP" not in text
-    assert "2 ARP" in text or "4 ARP" in text
+    unwrapped = " ".join(text.split())  # a long name of the file wraps the first line
+    assert "1 ARP" not in unwrapped
+    assert "2 ARP" in unwrapped or "4 ARP" in unwrapped
     assert "all" in {row[0] for row in rows if row}
+
+
+def test_no_figure_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = Lab()
+    lab.connect()
+    lab.send(np.full(64, -1.2345678e-05, np.float32), tos=TOS)
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(lab.file())
+    packets = as_json(capsys, path, "--flow", 1, "--at", "node0:host")["packets"]
+    number = next(packet["number"] for packet in packets if packet["original_bytes"])
+    assert inspect(capsys, path, "--packet", number).count("-1.23457e-05") == 64 + 3
+
+
+def test_interfaces_of_a_flow_are_limited_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file names as many as it has bytes for."""
+    names = [f"n{number}:wire" for number in range(60)]
+    path = tmp_path / "x.pcapng"
+    path.write_bytes(
+        blocks.section("<")
+        + b"".join(blocks.interface("<", name=name) for name in names)
+        + b"".join(blocks.packet("<", number, number, blocks.frame(101, b"abc")) for number in range(len(names)))
+    )
+    text = inspect(capsys, path, "--flow", 1, "--limit", 5)
+    assert [name in text for name in names] == [True] * 5 + [False] * 55
+    assert "... and 55 more interfaces" in text
+    assert inspect(capsys, path, "--flow", 1, "--limit", 0).count(":wire") == 60 + 1
+    assert fails(capsys, path, "--flow", 1, "--at", "x").endswith("n39:wire and 20 more\n")
 
 
 def test_a_limit_says_what_it_leaves_out(capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +184,7 @@ def test_a_broken_file_is_one_line_with_the_offset(capture: Path, capsys: pytest
     capture.write_bytes(whole[: last + 40])
     assert fails(capsys, capture).endswith(f"at byte offset {last}\n")
     capture.write_bytes(b"{}" * 50)
-    assert "not a pcapng file" in fails(capsys, capture)
+    assert "not a pcapng or pcap file" in fails(capsys, capture)
 
 
 def test_what_is_not_there_is_one_line(capture: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

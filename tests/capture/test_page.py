@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import re
+import struct
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from softnic.codecs import get
-from tests.facades.capture import (
-    INTERVALS,
-    MOST_FLOWS,
-    PATH_WORDS,
-    Analysis,
-    CapturePage,
-    CodecErrors,
-    FloatPath,
-    bit_owners,
-    follow_floats,
-    packet_tags,
-    parse,
-    timeline,
-)
-from tests.facades.commands import main
+from softnic.capture import float_paths, pcapng
+from softnic.capture.capture_file import Column
+from softnic.capture.float_paths import PATH_WORDS, CodecErrors, FloatPath, bit_owners, follow_floats
+from softnic.capture.flows import Analysis
+from softnic.capture.page import MOST_FLOWS, CapturePage
+from softnic.capture.page_floats import codec_errors
+from softnic.capture.reader import parse
+from softnic.capture.streams import packet_tags, words_of
+from softnic.capture.timeline import INTERVALS, timeline
+from softnic.codecs import Codec, get
+from softnic.codecs.payload import PayloadHeader
+from softnic.commands import main
+from softnic.units import text_bytes
 
-from .lab import ARP, TOS, Lab, gradient
+from .blocks import ETHERNET, frame, interface, ipv4, option, packet, pcap, section
+from .lab import ARP, TOS, Floats, Lab, gradient
+
+
+def encoded(floats: np.ndarray, codec: str = "bounded:10") -> bytes:
+    """A payload."""
+    body = get(codec).encode(floats)
+    return PayloadHeader(get(codec), floats.nbytes, len(body)).pack() + body
+
 
 CODECS = ["inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e5m2", "mx:e2m1"]
 
@@ -115,10 +122,47 @@ def test_its_figures_are_those_of_the_capture() -> None:
     assert page.tiles["sent raw"] == f"{second.raw_packets}" != "0"
     row = page.row("1", "10.77.0.1:40000")
     assert row[3:5] == ["node0:wire", f"{first.packets:,}"]
-    assert (row[6], row[9]) == ("bounded:10", f"{first.ratio:.2f}")
+    assert row[5] == text_bytes(first.original_bytes)
+    assert row[7:9] == ["bounded:10", text_bytes(first.tagged_original_bytes)]
+    assert row[9:11] == [text_bytes(first.tagged_payload_bytes), f"{first.ratio:.2f}"]
+    assert page.tiles["stream data"] == text_bytes(first.original_bytes + second.original_bytes)
     packets = [one for one in page.rows if len(one) == 11 and one[4] == "bounded:10"]
     assert sum(int(one[5].replace(",", "")) for one in packets) == 4 * (sent.size + 300)
     assert {one[10] for one in packets} == {"", "sent raw"}
+
+
+def test_exact_flows_show_their_bytes() -> None:
+    """What was not tagged has a size, and no ratio."""
+    lab = Lab()
+    lab.connect()
+    lab.send(gradient(30_000))
+    blocks = lab.file()
+    page, analysis = page_of(blocks), Analysis(parse(blocks))
+    sums = timeline(analysis, analysis.flows, np.zeros((len(analysis.packets), 5), np.int64))
+    assert (sums.original.sum(), sums.encoded.sum()) == (0, 0)
+    assert sums.wire.any()
+    row = page.row("1", "10.77.0.1:40000")
+    assert row[5] == "120.0 KB"
+    assert row[7:11] == ["-"] * 4
+    tiles = ("stream data", "tagged data", "compressed to", "ratio")
+    assert [page.tiles[name] for name in tiles] == ["120.0 KB", "-", "-", "-"]
+
+
+def test_flows_are_listed_in_order_and_those_with_most_bytes() -> None:
+    """As `inspect` lists them: the directions of a connection are neighbours, whatever was tagged."""
+    frames = [frame(1, bytes(number % 7 * 10), ports=(number + 1, 9)) for number in range(MOST_FLOWS + 40)]
+    page = page_of(pcap("<", True, [(number, 0, data) for number, data in enumerate(frames)]))
+    listed = [int(row[0]) for row in page.rows if len(row) == 12 and row[0].isdigit()]
+    by_size = sorted(range(len(frames)), key=lambda number: -len(frames[number]))
+    assert listed == sorted(number + 1 for number in by_size[:MOST_FLOWS])
+    assert f"The {MOST_FLOWS} of {len(frames)} with most bytes are listed." in page.text
+
+
+def test_what_a_hostile_file_names_is_bounded() -> None:
+    interfaces = b"".join(interface("<", name=f"eth{number}") for number in range(1000))
+    page = page_of(section("<") + interfaces + packet("<", 999, 1, frame(1, b"x")))
+    assert "eth39 and 960 more" in page.text
+    assert len(page.text) < 3000
 
 
 def test_intervals_add_up_to_the_flow() -> None:
@@ -129,6 +173,8 @@ def test_intervals_add_up_to_the_flow() -> None:
     sums = timeline(analysis, analysis.flows[:1], words)
     assert sums.original.shape == (INTERVALS,)
     assert np.count_nonzero(sums.original) == 9, "a segment a millisecond"
+    ends = timeline(analysis, analysis.flows, words).wire[[0, -1]]
+    assert ends.all(), "the first packet is in the first interval, and the last one in the last"
     assert (sums.original.sum(), sums.encoded.sum()) == (view.tagged_original_bytes, view.tagged_payload_bytes)
     assert (sums.wire.sum(), sums.repeated.sum()) == (view.frame_bytes, view.repeated_packets)
     assert (sums.words.sum(), sums.words[1:].sum() > 0) == (9 * 3000, True)
@@ -148,6 +194,49 @@ def test_errors_are_those_of_the_codec(codec: str) -> None:
     assert path.delivered is True
     at = int(np.flatnonzero(sent == path.sent[0])[0])
     assert path.sent.tobytes() == sent[at : at + PATH_WORDS].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        *((1e-30, 0), (0.99e-10, 0), (1.01e-10, 0), (1.8e-10, 1), (1.01e-9, 4), (0.99, 39), (1.01, 40), (1.8, 41)),
+        *((5.5e3, 54), (0.99e4, 55), (1.01e4, 55), (1e30, 55)),
+    ],
+)
+def test_every_error_has_a_step_of_the_histogram(error: float, place: int) -> None:
+    """Four a decade, from 10^-10 to 10^4; the first and the last include what is beyond. The page shows its decade."""
+    errors = CodecErrors("bounded:10")
+    errors.add(np.array([error, 1], np.float32), np.array([0, 1], np.float32))
+    assert np.flatnonzero(errors.bins).tolist() == [place]
+    assert (len(errors.bins), errors.exact, errors.floats) == (56, 1, 2)
+    section_of_page = codec_errors([errors])
+    assert section_of_page is not None
+    (drawn,) = section_of_page.iter("rect")
+    (label,) = (each for each in section_of_page.iter("svg"))
+    decade = place // 4 - 10
+    assert label.attrib["aria-label"].endswith(f"from 1e{decade} to 1e{decade + 1}")
+    assert drawn.attrib["x"] == f"{place % 4 + 0.05}"
+
+
+@pytest.mark.parametrize("seen_at_wire", [0, 1, 2])
+@pytest.mark.parametrize("seen_at_host", [0, 1, 2])
+@pytest.mark.parametrize("seq", [5, 2**31 - 64, 2**32 - 128, 2**32 - 64])
+def test_sides_are_matched_whatever_each_saw_first(seq: int, seen_at_host: int, seen_at_wire: int) -> None:
+    """Sequence numbers of the sides count from different packets, before and after the wrap at 2^32."""
+    floats = gradient(64).reshape(4, 16)
+    outbound = option("<", pcapng.EPB_FLAGS, struct.pack("<I", 2)) + bytes(4)
+    blocks = [section("<"), interface("<", name="n:host"), interface("<", name="n:wire")]
+    for number in range(4):
+        host, wire = (
+            ipv4(seq + 64 * number, one, tos=TOS) for one in (floats[number].tobytes(), encoded(floats[number]))
+        )
+        blocks += [packet("<", 0, number, ETHERNET + host, outbound)] * (number >= seen_at_host)
+        blocks += [packet("<", 1, number, ETHERNET + wire, outbound)] * (number >= seen_at_wire)
+    (errors,), (path,) = follow_floats(Analysis(parse(b"".join(blocks))))
+    seen = floats[max(seen_at_host, seen_at_wire) :].ravel()
+    assert (errors.packets, errors.floats) == (seen.size // 16, seen.size)
+    assert errors.total == pytest.approx(np.abs(seen - get("bounded:10").roundtrip(seen)).sum())
+    assert path.sent.tobytes() in [each.tobytes() for each in floats]
 
 
 def test_what_is_not_finite_is_counted_apart() -> None:
@@ -181,6 +270,69 @@ def test_vectors_have_the_bits_that_their_tags_say(codec: str) -> None:
     assert min(shared) > 0, "each float has a tag at least"
 
 
+def test_the_work_for_a_page_does_not_grow_with_what_packets_stand_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packet stands for up to 256 times its bytes: few of these are compared, and their bits are not shown."""
+    decoded: list[int] = []
+    bits: list[int] = []
+
+    def counted(original: bytes) -> Floats:
+        decoded.append(len(original) // 4)
+        return words_of(original)
+
+    def watched(codec: Codec, body: bytes, words: int) -> tuple[Column, Column]:
+        bits.append(words)
+        return bit_owners(codec, body, words)
+
+    monkeypatch.setattr(float_paths, "words_of", counted)
+    monkeypatch.setattr(float_paths, "bit_owners", watched)
+    large, small = np.zeros(1 << 19, np.float32), gradient(640)
+    outbound = option("<", pcapng.EPB_FLAGS, struct.pack("<I", 2)) + bytes(4)
+    host = ETHERNET + ipv4(1, small.tobytes() + bytes(60_000), tos=TOS)
+    blocks = [section("<"), interface("<", name="n:host"), interface("<", name="n:wire")]
+    blocks += [packet("<", 0, 1, host, outbound)]
+    for number in range(40):
+        blocks += [packet("<", 1, 2, ETHERNET + ipv4(1, encoded(large if number % 4 else small), tos=TOS), outbound)]
+    errors, paths = follow_floats(Analysis(parse(b"".join(blocks))))
+    assert sum(decoded) <= 2 * (1 << 22)
+    assert bits == [640]
+    assert [(one.codec, one.packets) for one in errors] == [("bounded:10", 3)]
+    assert len(paths) == 1
+
+
+def test_bits_of_a_very_large_packet_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its floats would be decoded for every bit; its errors are counted."""
+    bits: list[int] = []
+
+    def watched(_codec: Codec, _body: bytes, words: int) -> tuple[Column, Column]:
+        bits.append(words)
+        return np.zeros(8, np.int64), np.zeros(8, bool)
+
+    monkeypatch.setattr(float_paths, "bit_owners", watched)
+    outbound = option("<", pcapng.EPB_FLAGS, struct.pack("<I", 2)) + bytes(4)
+    for count in (1 << 14, (1 << 14) + 1):
+        floats = gradient(count)
+        blocks = [section("<"), interface("<", name="n:host"), interface("<", name="n:wire")]
+        for number, data in enumerate((floats.tobytes(), encoded(floats))):
+            blocks += [packet("<", number, 1, ETHERNET + ipv4(1, data, total=0, tos=TOS), outbound)]
+        (errors,), _ = follow_floats(Analysis(parse(b"".join(blocks))))
+        assert errors.floats == count
+    assert bits == [1 << 14]
+
+
+def test_floats_in_very_many_host_packets_are_left_out() -> None:
+    outbound = option("<", pcapng.EPB_FLAGS, struct.pack("<I", 2)) + bytes(4)
+    found = []
+    for pieces in (256, 257):
+        floats = gradient(pieces)
+        blocks = [section("<"), interface("<", name="n:host"), interface("<", name="n:wire")]
+        for at in range(pieces):
+            piece = ETHERNET + ipv4(1 + 4 * at, floats[at : at + 1].tobytes(), tos=TOS)
+            blocks += [packet("<", 0, 1, piece, outbound)]
+        blocks += [packet("<", 1, 2, ETHERNET + ipv4(1, encoded(floats), tos=TOS), outbound)]
+        found.append([one.floats for one in follow_floats(Analysis(parse(b"".join(blocks))))[0]])
+    assert found == [[256], []]
+
+
 def test_transformed_floats_have_all_bits_together() -> None:
     values = gradient(256)
     owners, alone = bit_owners(get("rht:4"), get("rht:4").encode(values), 256)
@@ -200,6 +352,20 @@ def test_without_a_host_side_the_page_says_what_to_record() -> None:
     assert "record host and wire" in text
     assert "Errors by codec" not in text
     assert "Errors by codec" in page_of(blocks).text
+
+
+def test_a_packet_that_was_sent_again_is_marked() -> None:
+    payload, packets = encoded(gradient(600)), b""
+    for number, seq in enumerate((101, 101 + 2400, 101, 101 + 4800)):
+        tagged = bytearray(ipv4(seq, payload))
+        tagged[1] = TOS
+        packets += packet("<", 0, number, ETHERNET + bytes(tagged))
+    page = page_of(section("<") + interface("<") + packets)
+    assert page.tiles["sent again"] == "1"
+    rows = {row[0]: row[-1] for row in page.rows if len(row) == 11 and row[0].isdigit()}
+    assert {number: "sent again" in note for number, note in rows.items()} == {
+        "1": False, "2": False, "3": True, "4": False
+    }  # fmt: skip
 
 
 def test_a_snaplen_and_a_capture_without_tcp() -> None:
@@ -263,6 +429,30 @@ def test_text_has_the_contrast_of_wcag_in_both_modes() -> None:
             low, high = sorted(luminance(colors[name]) for name in (text, ground))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (text, ground, colors)
     assert re.search(r"\.chosen button \{ color: inherit; \}", style), "accent on mark has too little in dark mode"
+
+
+def test_a_name_is_no_markup_of_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    capture = tmp_path / "a[" / "b].pcap"
+    capture.parent.mkdir()
+    capture.write_bytes(pcap("<", True, [(1, 2, frame(1, b"x"))]))
+    assert main(["inspect", str(capture)]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_a_name_that_is_not_utf8_is_shown_without_its_bytes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither the page nor the tables have what a terminal would interpret."""
+    capture = tmp_path / os.fsdecode(b"a\xff\x1b[31mb.pcap")
+    capture.write_bytes(pcap("<", True, [(1, 2, frame(1, b"x"))]))
+    out = tmp_path / "x.html"
+    assert main(["inspect", str(capture), "--html", str(out)]) == 0
+    assert "<title>a??[31mb.pcap: softnic inspect</title>" in out.read_text(encoding="utf-8")
+    for arguments, code in (([], 0), (["--flow", "1"], 0), (["--packet", "1"], 0), (["--flow", "7"], 1)):
+        assert main(["inspect", str(capture), *arguments]) == code
+    capture.write_bytes(b"no capture, but long enough for a header")
+    assert main(["inspect", str(capture)]) == 1
+    printed = capfd.readouterr()
+    assert "\x1b" not in printed.out + printed.err
+    assert (printed.out + printed.err).count("a??[31mb.pcap") == 3
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

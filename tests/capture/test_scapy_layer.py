@@ -11,9 +11,10 @@ from scapy.layers.inet import IP, TCP
 from scapy.packet import Packet, Padding, Raw
 from scapy.utils import PcapNgReader
 
+from softnic.capture import scapy_layer
+from softnic.capture.scapy_layer import SoftnicPayload
 from softnic.codecs import DecodeError, get
-from tests.facades.codecs import PayloadHeader, decode_payload
-from tests.facades.scapy_layer import SoftnicPayload, scapy_layer
+from softnic.codecs.payload import PayloadHeader, decode_payload
 
 from .lab import PORTS, TOS, Lab, gradient
 

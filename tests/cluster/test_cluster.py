@@ -16,17 +16,10 @@ import pytest
 
 import softnic
 from softnic import Cluster, socket
+from softnic.cluster import cluster as cluster_module
+from softnic.cluster.nic_process import ClusterError, read_stats, running_nics, start_nic, wait_for_nic
+from softnic.cluster.supervisor import ProcessSupervisor
 from tests.commands.conftest import LIMIT_S
-from tests.facades.cluster import (
-    ClusterError,
-    ProcessSupervisor,
-    choose_ports,
-    free_ports,
-    read_stats,
-    running_nics,
-    start_nic,
-    wait_for_nic,
-)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +38,8 @@ def test_nics_have_the_requested_configuration(cluster: Cluster) -> None:
 
 def test_the_environment_of_a_rank(cluster: Cluster) -> None:
     environment = cluster.env(1)
-    assert environment.pop("MASTER_PORT") == cluster.env(0)["MASTER_PORT"]
+    for shared in ("MASTER_PORT", "SOFTNIC_JOB_SECRET"):
+        assert environment.pop(shared) == cluster.env(0)[shared]
     assert environment == {
         "SOFTNIC_NIC": str(cluster.directory / "node1.sock"),
         "SOFTNIC_RANK": "1",
@@ -177,12 +171,13 @@ def test_other_ports_are_tried_if_one_is_taken(monkeypatch: pytest.MonkeyPatch) 
     with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         requests = []
+        free_ports = cluster_module._free_ports
 
         def ports(count: int) -> list[int]:
             requests.append(count)
             return [taken.getsockname()[1]] if len(requests) == 1 else free_ports(count)
 
-        choose_ports(monkeypatch, ports)
+        monkeypatch.setattr(cluster_module, "_free_ports", ports)
         with Cluster(nodes=1) as cluster:
             assert cluster.stats(0).info.name == "node0"
         assert requests == [1, 1]
@@ -191,6 +186,6 @@ def test_other_ports_are_tried_if_one_is_taken(monkeypatch: pytest.MonkeyPatch) 
 def test_a_machine_without_a_free_port_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        choose_ports(monkeypatch, lambda _count: [taken.getsockname()[1]])
+        monkeypatch.setattr(cluster_module, "_free_ports", lambda _count: [taken.getsockname()[1]])
         with pytest.raises(ClusterError, match=os.strerror(errno.EADDRINUSE)):
             Cluster(nodes=1)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from softnic.cluster.netns_lab.cable import bad_cable
+from softnic.cluster.netns_lab.host import RUN_S, HostError, NetnsHost, join
 from tests import needs
-from tests.facades.netns_lab import RUN_S, HostError, NetnsHost, bad_cable, join
 
 pytestmark = needs.hosts
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.cluster import ClusterError, ProcessSupervisor, start_uplink
+from softnic.cluster.nic_process import ClusterError
+from softnic.cluster.supervisor import ProcessSupervisor
+from softnic.cluster.uplink import start_uplink
 
 
 @pytest.fixture

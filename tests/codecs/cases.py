@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from softnic._native import ffi, lib
 from softnic.codecs import Codec
-from tests.facades.native import ffi, lib
 
 Words = npt.NDArray[np.uint32]
 

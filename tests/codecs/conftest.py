@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from softnic import codecs
-from tests.facades.codecs import simd_select
+from softnic.codecs.kernels import simd_select
 
 
 @pytest.fixture(scope="module", params=codecs.simd_available(), autouse=True)

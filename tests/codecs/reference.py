@@ -126,7 +126,7 @@ def _row(codes: Sequence[int], width: int) -> bytes:
     return joined.to_bytes(len(codes) * width // 8, "little")
 
 
-def _codes(row: bytes, width: int) -> list[int]:
+def codes_of(row: bytes, width: int) -> list[int]:
     joined = int.from_bytes(row, "little")
     return [joined >> start & (1 << width) - 1 for start in range(0, 8 * len(row), width)]
 
@@ -157,10 +157,10 @@ def bfp_decode(body: bytes, m: int) -> list[int]:
         if shared == 0:
             words += [0] * 16
         elif shared == 255:
-            words += _codes(row, 32)
+            words += codes_of(row, 32)
         else:
             step = 2.0 ** (shared - 127 - (m - 1))
-            words += [code >> m << 31 | word_of((code & (1 << m) - 1) * step) for code in _codes(row, 1 + m)]
+            words += [code >> m << 31 | word_of((code & (1 << m) - 1) * step) for code in codes_of(row, 1 + m)]
     return words
 
 
@@ -172,7 +172,7 @@ def truncate_encode(words: Sequence[int], bits: int) -> bytes:
 
 def truncate_decode(body: bytes, bits: int) -> list[int]:
     groups = [body[start : start + bits] for start in range(0, len(body), bits)]
-    return [code << (32 - bits) for group in groups for code in _codes(group, bits)]
+    return [code << (32 - bits) for group in groups for code in codes_of(group, bits)]
 
 
 TABLES = {b: {kind: np.array([int(bits, 16) for bits in words], np.uint32).view(np.float32)
@@ -237,10 +237,10 @@ def rht_decode(body: bytes, b: int, count: int) -> list[int]:
         if scale == 0:
             words += [0] * size
         elif scale == 0xFFFF:
-            words += _codes(row, 32)
+            words += codes_of(row, 32)
         else:
             levels = TABLES[b]["levels"] * np.uint32(scale << 16).view(np.float32)
-            values = [(-1) ** (code >> b - 1) * levels[code & (1 << b - 1) - 1] for code in _codes(row, b)]
+            values = [(-1) ** (code >> b - 1) * levels[code & (1 << b - 1) - 1] for code in codes_of(row, b)]
             x = _hadamard(np.array(values, np.float32), size.bit_length() // 2)
             words += _flipped(x).view(np.uint32).tolist()
     return words

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import ffi, lib
 from softnic.codecs import Codec
+from softnic.codecs.combine import ReduceOp
 from tests.changing import LOUD, QUIET, WORDS, changing
 from tests.codecs.cases import NAMES, Fence, cut_words, typical
-from tests.facades.codecs import ReduceOp
-from tests.facades.native import ffi, lib
 
 OUT = Fence()
 ROUNDS = 4000

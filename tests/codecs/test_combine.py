@@ -10,17 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from softnic._native import ffi, lib
 from softnic.codecs import Codec
+from softnic.codecs.combine import ReduceOp, combine, combine_encode, combine_roundtrip, decode_combine
+from softnic.codecs.registry import Floats
 from tests.codecs.cases import Fence, encode_prefix, mixed_words
-from tests.facades.codecs import (
-    Floats,
-    ReduceOp,
-    combine,
-    combine_encode,
-    combine_roundtrip,
-    decode_combine,
-)
-from tests.facades.native import ffi, lib
 
 PART = int(lib.SN_COMBINE_WORDS)
 """Words combined at a time: counts around it are where parts meet."""

@@ -68,3 +68,23 @@ def test_bits_behind_the_last_code_are_zero() -> None:
                 assert decode(codec, bytes(changed), 5) is None
     assert decode(codec, b"\xff" + words.tobytes(), 5) is not None
     assert decode(codec, b"\xff" + words.tobytes()[:-1], 5) is None
+
+
+@pytest.mark.parametrize("bits", WIDTHS)
+def test_bits_behind_the_last_second_code_of_a_whole_block_are_zero(bits: int) -> None:
+    """Whole blocks, which SIMD decodes: the planes of second codes end in a byte that is used in part."""
+    codec, elements = codecs.get(f"exact:{bits}"), 128 * (32 // bits)
+    for escaped in (1, 3, 7, 9, 30, 61):
+        symbols = np.full(elements, 120)
+        symbols[-escaped:] = 113  # a distance of 7 is a second code that is not sent as it is
+        words = (symbols << (bits - 9)).astype(f"u{bits // 8}").view(np.uint32)
+        body = bytearray(codec.encode(words.view(np.float32)))
+        start, second = 1 + 2 * elements // 8, (escaped + 7) // 8
+        assert len(body) == start + 3 * second + words.nbytes - elements
+        assert decode(codec, bytes(body), words.size) is not None
+        for plane in range(3):
+            last = start + (plane + 1) * second - 1
+            for bit in range(escaped % 8, 8):
+                changed = bytearray(body)
+                changed[last] ^= 1 << bit
+                assert decode(codec, bytes(changed), words.size) is None, (escaped, plane, bit)

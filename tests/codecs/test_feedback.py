@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.codecs import Floats, quantize, round_parts, supported
+from softnic.codecs.feedback import quantize, round_parts, supported
+from softnic.codecs.registry import Floats
 
 STEPS = 2.0**14
 """To one, of bounded:15."""

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from softnic._native import ffi, lib
+from softnic.codecs.combine import BFLOAT16, ReduceOp, combine, is_half, narrow, widen
 from tests.codecs.cases import Fence
 from tests.codecs.test_reduce import by_the_rules, pairs
-from tests.facades.codecs import BFLOAT16, ReduceOp, combine, is_half, narrow, widen
-from tests.facades.native import ffi, lib
 
 Bits = npt.NDArray[np.uint16]
 Words = npt.NDArray[np.uint32]

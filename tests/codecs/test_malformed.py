@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from softnic.codecs.payload import tag_counts
 from tests.codecs.cases import BURSTS, EVERY, NAMES, count_tags, decode, mixed_words, typical
-from tests.facades.codecs import tag_counts
 
 ALL = ["raw", *(typical(name) for name in NAMES)]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import ffi, lib
 from tests.codecs.cases import EVERY, Fence, Words, cut_words, encode_prefix, mixed_words
-from tests.facades.native import ffi, lib
 
 ALL = ["raw", *EVERY[::4]]
 BODY, WORDS = Fence(), Fence()

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from softnic._native import ffi, lib
+from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
 from tests.codecs import reference
 from tests.codecs.cases import BURSTS, EVERY, NAMES, mixed_words, typical
-from tests.facades.codecs import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
-from tests.facades.native import ffi, lib
 
 BOUNDED = codecs.get("bounded:10")
 HEADER = "11 02 0a 03 0000000b 0000000b"

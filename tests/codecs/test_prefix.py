@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from softnic._native import ffi, lib
 from tests.codecs import reference
 from tests.codecs.cases import BLOCKS, EVERY, NAMES, Words, cut_words, encode_prefix, mixed_words, typical
-from tests.facades.native import ffi, lib
 
 ALL = ["raw", *(typical(name) for name in NAMES)]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from softnic._native import ffi, lib
+from softnic.codecs.combine import LogicOp, ReduceOp, combine, divide, type_number
 from tests.codecs.cases import Fence
-from tests.facades.codecs import ReduceOp, combine
-from tests.facades.native import ffi, lib
 
 Array = npt.NDArray[Any]
 
@@ -137,8 +137,15 @@ def test_any_numbers(data: st.DataObject, operation: ReduceOp, name: str, count:
     assert_same_bits(combine(operation, left, right), by_the_rules(operation, left, right))
 
 
-@pytest.mark.parametrize("type_", range(lib.SN_TYPES))
-@pytest.mark.parametrize("operation", range(lib.SN_OPERATIONS))
+DEFINED = [
+    (operation, type_)
+    for operation in range(lib.SN_OPERATIONS)
+    for type_ in range(lib.SN_TYPES)
+    if lib.sn_reduces(operation, type_)
+]
+
+
+@pytest.mark.parametrize(("operation", "type_"), DEFINED)
 def test_nothing_is_touched_beyond_the_ends(operation: int, type_: int) -> None:
     """Operands and result end at pages nobody may touch, and start at any address."""
     rng, size = np.random.default_rng(42), lib.sn_type_size(type_)
@@ -152,7 +159,7 @@ def test_nothing_is_touched_beyond_the_ends(operation: int, type_: int) -> None:
         assert ffi.buffer(shifted)[1:] == ffi.buffer(out, 64 + count * size)[64:]
 
 
-@pytest.mark.parametrize(("operation", "type_"), [(-1, 0), (4, 0), (0, -1), (0, 12), (1000, 1000)])
+@pytest.mark.parametrize(("operation", "type_"), [(-1, 0), (4, 0), (10, 4), (0, -1), (0, 17), (2, 13), (1000, 1000)])
 def test_what_does_not_exist_does_nothing(operation: int, type_: int) -> None:
     out = ffi.new("uint8_t[64]")
     assert lib.sn_reduce(operation, type_, b"\1" * 64, b"\1" * 64, 8, out) == -1
@@ -160,7 +167,111 @@ def test_what_does_not_exist_does_nothing(operation: int, type_: int) -> None:
 
 
 def test_type_sizes() -> None:
-    assert [lib.sn_type_size(number) for number in range(-1, 13)] == [0, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 0]
+    sizes = [0, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 1, 8, 16, np.dtype("g").itemsize, np.dtype("G").itemsize, 0]
+    assert [lib.sn_type_size(number) for number in range(-1, 18)] == sizes
+
+
+# Booleans, logic, complex numbers and long doubles.
+
+BOOLEANS = {
+    ReduceOp.SUM: np.logical_or, ReduceOp.PROD: np.logical_and, ReduceOp.MIN: np.logical_and,
+    ReduceOp.MAX: np.logical_or, LogicOp.LAND: np.logical_and, LogicOp.LOR: np.logical_or, LogicOp.LXOR: np.logical_xor,
+    LogicOp.BAND: np.logical_and, LogicOp.BOR: np.logical_or, LogicOp.BXOR: np.logical_xor,
+}  # fmt: skip
+LOGIC = {
+    LogicOp.LAND: np.logical_and, LogicOp.LOR: np.logical_or, LogicOp.LXOR: np.logical_xor,
+    LogicOp.BAND: np.bitwise_and, LogicOp.BOR: np.bitwise_or, LogicOp.BXOR: np.bitwise_xor,
+}  # fmt: skip
+PARTS = {"complex64": "float32", "complex128": "float64", "G": "g"}
+
+
+@pytest.mark.parametrize("operation", BOOLEANS)
+def test_booleans(operation: ReduceOp | LogicOp) -> None:
+    left, right = pairs(np.array([False, True] * 9))
+    assert_same_bits(combine(operation, left, right), BOOLEANS[operation](left, right))
+
+
+@pytest.mark.parametrize("operation", LogicOp)
+@pytest.mark.parametrize("name", INTEGERS)
+def test_logic_of_integers(name: str, operation: LogicOp) -> None:
+    left, right = pairs(boundary(name))
+    expected = np.asarray(LOGIC[operation](left, right)).astype(name)
+    assert_same_bits(combine(operation, left, right), expected)
+    assert_same_bits(combine(operation, left, right, right), expected)
+
+
+def complex_numbers(name: str) -> tuple[Array, Array]:
+    """Pairs of numbers whose parts are zeros, ones, infinities and numbers that lose digits, and random ones."""
+    few = np.array([0, -0.0, 1, -1, 3, 1 / 3, 1e-30, 1e30, np.inf, -np.inf], PARTS[name])
+    left, right = pairs(np.array([complex(a, b) for a in few for b in few]).astype(name))
+    rng = np.random.default_rng(43)
+    more = [(rng.standard_normal(999) + 1j * rng.standard_normal(999)).astype(name) for _ in range(2)]
+    return np.concatenate([left, more[0]]), np.concatenate([right, more[1]])
+
+
+def meaning(array: Array) -> Array:
+    """The parts of complex numbers, without the bytes of long doubles that have no meaning."""
+    return array.view(PARTS[array.dtype.name if array.dtype.name in PARTS else "G"])
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_complex_numbers(name: str) -> None:
+    left, right = complex_numbers(name)
+    with np.errstate(all="ignore"):
+        parts = [left.real * right.real - left.imag * right.imag, left.real * right.imag + left.imag * right.real]
+        total = left + right
+    product = np.stack(parts, axis=1).reshape(-1)
+    for shift in range(0, 40, 3):
+        np.testing.assert_array_equal(
+            meaning(combine(ReduceOp.PROD, left[shift:], right[shift:])), product[2 * shift :]
+        )
+    np.testing.assert_array_equal(meaning(combine(ReduceOp.SUM, left, right)), meaning(total))
+    both = left.copy()
+    combine(ReduceOp.PROD, both, right, both)
+    np.testing.assert_array_equal(meaning(both), product)
+
+
+LONG = {ReduceOp.SUM: np.add, ReduceOp.PROD: np.multiply, ReduceOp.MIN: np.minimum, ReduceOp.MAX: np.maximum}
+
+
+@pytest.mark.parametrize("operation", LONG)
+def test_long_doubles(operation: ReduceOp) -> None:
+    few = np.array([0, -0.0, 1, 1 / 3, -1e300, 1e-300, np.inf, -np.inf, np.nan], "g")
+    left, right = pairs(np.concatenate([few, few * np.longdouble(2) ** 9000, few / 3]))
+    with np.errstate(all="ignore"):
+        expected = LONG[operation](left, right)
+    got = combine(operation, left, right)
+    np.testing.assert_array_equal(got, expected)
+    padding = got.view(np.uint8).reshape(-1, 16)[:, 10:] if np.finfo("g").nmant == 63 else np.zeros(1)
+    assert not padding.any()
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 4, 7])
+@pytest.mark.parametrize("name", ["float32", "float64", "g", *PARTS])
+def test_division_is_numpys(name: str, divisor: int) -> None:
+    left = complex_numbers(name)[0] if name in PARTS else complex_numbers("G")[0].real.astype(name)
+    with np.errstate(all="ignore"):
+        expected = left / np.array(divisor, left.dtype)
+    divide(left, divisor)
+    np.testing.assert_array_equal(left.view(PARTS.get(name, name)), expected.view(PARTS.get(name, name)))
+
+
+@pytest.mark.parametrize("name", ["int32", "bool"])
+def test_what_is_not_divided(name: str) -> None:
+    with pytest.raises(TypeError, match="is not divided"):
+        divide(np.ones(3, name), 2)
+
+
+def test_which_operations_are_defined() -> None:
+    of_floats = sum(type_ in (0, 1, 10, 11, 15) for _, type_ in DEFINED)
+    of_complex = sum(type_ in (13, 14, 16) for _, type_ in DEFINED)
+    assert (of_floats, of_complex, len(DEFINED)) == (5 * 4, 3 * 2, 5 * 4 + 3 * 2 + 9 * 10)
+
+
+def test_every_type_of_a_buffer_has_a_number() -> None:
+    known = {np.dtype(code) for code in np.typecodes["All"] if np.dtype(code).kind in "biufc"}
+    assert all(type_number(dtype) >= 0 for dtype in known)
+    assert type_number(np.dtype("U1")) == type_number(np.dtype(">f4")) == -1
 
 
 # The Python face.
@@ -170,8 +281,8 @@ def test_types_are_known_by_any_of_their_names() -> None:
     for name in (*FLOATS, *INTEGERS, "long", "longlong", "intc", "uint"):
         ones = np.ones(3, name)
         assert combine(ReduceOp.SUM, ones, ones).tolist() == [2, 2, 2]
-    for name in ("bool", "complex64", ">f2", ">f4", "U1"):
-        with pytest.raises(TypeError, match=r"reductions of .* are not supported"):
+    for name in (">f2", ">f4", "U1"):
+        with pytest.raises(TypeError, match=r"SUM of .* is not supported"):
             combine(ReduceOp.SUM, np.zeros(3, name), np.zeros(3, name))
 
 
@@ -183,7 +294,7 @@ def test_shapes_are_kept() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "out", "error", "message"),
     [
-        (np.ones(4, np.bool_), np.ones(4, np.bool_), None, TypeError, "reductions of bool are not"),
+        (np.ones(4, ">i2"), np.ones(4, ">i2"), None, TypeError, "SUM of >i2 is not"),
         (np.ones(4, np.float32), np.ones(4, np.float64), None, TypeError, "float32 and float64"),
         (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(4, np.int32), TypeError, "float32 and int32"),
         (np.ones(4, np.float32), np.ones(5, np.float32), None, ValueError, "4 and 5 elements"),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import lib
 from tests.codecs.cases import RANGES
-from tests.facades.native import lib
 
 EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:16", "mx:e4m3"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from softnic import codecs
 from tests import needs
 from tests.codecs.cases import RANGES, Words, decode, gradients
-from tests.codecs.reference import rht_encode
+from tests.codecs.reference import TABLES, codes_of, rht_block, rht_encode
 
 ROWS = {3: 48, 4: 64, 5: 80, 6: 96}
 """Bytes of the codes of a block, by parameter."""
@@ -93,6 +93,40 @@ def test_a_coefficient_may_be_a_denormal_beside_large_ones(b: int, least: int, s
     words = np.zeros(128, np.uint32)
     words[:3] = 0x68000000, 0x68000000 | sign, least
     assert codecs.get(f"rht:{b}").encode(words.view(np.float32)) == rht_encode(words.tolist(), b)
+
+
+def two_coefficients(top: np.float32, other: np.float32, m: int) -> Words | None:
+    """Return a block of `m` words each of whose coefficients is one of two values; None if rounding prevents it."""
+    scale = np.float32(2.0 ** ((m.bit_length() - 1) // 2 - 1))
+    words = np.zeros(m, np.float32)
+    words[:2] = (top + other) * scale, (top - other) * scale
+    wanted = np.array([top, top], np.float64) + np.array([other, -other], np.float64)
+    return words.view(np.uint32) if (words[:2] == wanted * np.float64(scale)).all() else None
+
+
+@pytest.mark.parametrize("m", [8, 16, 32, 64, 128])
+@pytest.mark.parametrize("b", RANGES["rht"])
+def test_a_coefficient_at_a_threshold_is_above_it(b: int, m: int) -> None:
+    """The scale has the eight bits of the largest coefficient, so that a float meets scale times threshold exactly."""
+    codec = codecs.get(f"rht:{b}")
+    for index, threshold in enumerate(TABLES[b]["thresholds"]):
+        met = 0
+        for mantissa in range(128, 256):
+            if met >= 4:
+                break
+            top = np.float32(mantissa / 128)
+            at = top * threshold
+            below = np.nextafter(at, np.float32(0))
+            for other, expected in ((at, index + 1), (below, index), (-at, index + 1), (-below, index)):
+                words = two_coefficients(top, other, m)
+                if words is None:
+                    continue
+                codes = codec.encode(words.view(np.float32))
+                assert codes == rht_block(words.tolist(), b)
+                indices = {code & (1 << b - 1) - 1 for code in codes_of(codes[2:], b)}
+                assert indices == {expected, (1 << b - 1) - 1}
+                met += abs(other) == at
+        assert met, f"no block meets threshold {index}"
 
 
 @pytest.mark.parametrize("b", RANGES["rht"])

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import lib
+from softnic.codecs.kernels import simd_select
 from tests.codecs.cases import (
     EVERY,
     NAMES,
@@ -31,8 +33,6 @@ from tests.codecs.cases import (
     threshold_words,
     typical,
 )
-from tests.facades.codecs import simd_select
-from tests.facades.native import lib
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from tests.facades.collectives import SendBlock, schedule
-from tests.facades.comm import ArrayOp
+from softnic.collectives import schedule
+from softnic.collectives.operations import ArrayOp
+from softnic.collectives.schedule import SendBlock
 
 Array = npt.NDArray[Any]
 

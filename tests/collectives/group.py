@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.collectives import CollectiveEngine, schedule
-from tests.facades.comm import name_of
-from tests.facades.ipc import StagedPart, WorkCompletion, WorkFailed, WorkRequest
-from tests.facades.link import EmulatedLink, EmulationSpec
-from tests.facades.nic import Node
-from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection, ConnectionInfo, peer_streams
+from softnic.collectives import CollectiveEngine, schedule
+from softnic.collectives.elements import name_of
+from softnic.ipc.work_queue import StagedPart, WorkCompletion, WorkFailed, WorkRequest
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.connection import Connection
+from softnic.tcp.info import ConnectionInfo
+from softnic.tcp.peer_stream import peer_streams
 
 Array = npt.NDArray[Any]
 BASE_IP = 0x0A4D0001

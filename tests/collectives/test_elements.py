@@ -9,11 +9,14 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
+from softnic.codecs.combine import narrow, widen
+from softnic.collectives import elements
+from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
+from softnic.collectives.operations import ARRAY_OPS
+from softnic.collectives.schedule import blocks
+from softnic.mpi.communicator import Communicator
 from tests.comm.engine_nics import SocketStream
-from tests.comm.ranks import gradient, run
-from tests.facades.codecs import narrow, widen
-from tests.facades.collectives import blocks
-from tests.facades.comm import ARRAY_OPS, BFLOAT16, Communicator, carried, convert, elements, kind_of, name_of, named
+from tests.mpi.ranks import gradient, run
 
 Array = npt.NDArray[Any]
 HALVES = {"float16": MPI.FLOAT16, "bfloat16": MPI.BFLOAT16}
@@ -128,6 +131,7 @@ def test_floats_travel_as_float32_or_as_they_are(name: str, codec: str) -> None:
 @pytest.mark.parametrize("name", EXACT)
 def test_what_is_no_float_is_exact_in_every_compressed_call(name: str) -> None:
     SocketStream.rounded_bytes = 0
+    op = MPI.LXOR if name == "bool" else MPI.SUM
 
     def program(comm: Communicator) -> None:
         mine = contribution(comm.rank, 60, name)
@@ -139,8 +143,8 @@ def test_what_is_no_float_is_exact_in_every_compressed_call(name: str) -> None:
         ):
             pairs.append((np.zeros(60, name), np.zeros(60, name)))
             for call, result in zip((exact, comp), pairs[-1], strict=True):
-                keywords = {} if call is exact else {"codec": "bounded:10"}
-                call(mine, result[:20] if call.__name__.endswith(("block", "block_comp")) else result, **keywords)  # type: ignore[arg-type]
+                keywords = {"op": op} if call is exact else {"op": op, "codec": "bounded:10"}
+                call(mine, result[:20] if call.__name__.endswith(("block", "block_comp")) else result, **keywords)
         gathered, other = np.empty(180, name), np.empty(180, name)
         comm.Allgather(mine, gathered)
         comm.Allgather_comp(mine, other, codec="bounded:10")

@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.facades.codecs import BFLOAT16, narrow
-from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
-from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, ArrayOp, named
-from tests.facades.ipc import StagedPart
+from softnic.codecs.combine import BFLOAT16, narrow
+from softnic.collectives import schedule
+from softnic.collectives.elements import named
+from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, ArrayOp
+from softnic.collectives.schedule import ALGORITHMS, COLLECTIVES
+from softnic.ipc.work_queue import StagedPart
+from softnic.tcp.config import TcpConfig
 
 from .byhand import executed
 from .group import LOSSY, Group
@@ -177,14 +180,51 @@ def test_repeatable_from_its_seed() -> None:
 
 
 def test_heads_that_tcp_has_no_space_for_are_sent_when_it_has() -> None:
-    """More words than a send buffer takes, in each direction alone: nothing else wakes the rank that has to send on."""
+    """More words than a send buffer takes, in each direction alone: nothing else wakes the rank that has to send on.
+
+    They are fewer than what the other rank holds before its own calls, so that all of them are sent.
+    """
+    buffer = 64 << 10
+    config = TcpConfig(send_buffer=buffer, send_buffer_max=buffer)
+    group = Group(2, link={"delay_s": 0.01}, config=config)
+    arrays = [np.ones(4, np.float32) for _ in range(2)]
+    count, call = 100, "Iallreduce" + "." * 8000
+    for rank, member in reversed(list(enumerate(group.members))):
+        assert member.executor is not None
+        (peer,) = member.executor.peers
+        for _ in range(count):
+            group.post(rank, arrays[rank], np.empty_like(arrays[rank]), "allreduce", op="SUM", call=call)
+        assert len(peer.unsent) > count * len(call) - buffer
+        group.clock.run_for(group.members, 5.0)
+        words = group.words[rank][1 - rank].info(group.clock.now)
+        assert (words.bytes_sent > count * len(call), peer.unsent) == (True, b"")
+    assert [member.completed for member in group.members] == [list(range(1, count + 1))] * 2
+
+
+def test_heads_beyond_what_the_other_rank_holds_are_sent_after_its_own_calls() -> None:
     group = Group(2, link={"delay_s": 0.01})
     arrays = [np.ones(4, np.float32) for _ in range(2)]
-    count, call = 600, "Iallreduce" + "." * 8000
+    count, call = 200, "Iallreduce" + "." * 8000
     for rank in (1, 0):
         for _ in range(count):
             group.post(rank, arrays[rank], np.empty_like(arrays[rank]), "allreduce", op="SUM", call=call)
         group.clock.run_for(group.members, 5.0)
         words = group.words[rank][1 - rank].info(group.clock.now)
-        assert words.bytes_sent > count * len(call)
+        assert (words.bytes_sent > count * len(call)) is (rank == 0)
     assert [member.completed for member in group.members] == [list(range(1, count + 1))] * 2
+
+
+def test_heads_behind_those_that_are_held_are_read_with_the_calls_that_make_room() -> None:
+    """Nothing arrives any more that would have the engine look again."""
+    group = Group(2)
+    given, count, call = np.ones(4, np.float32), 900, "Ibcast" + "." * 400
+    results = [np.zeros_like(given) for _ in range(count)]
+    for _ in range(count):
+        group.post(0, given, given, "bcast", root=0, call=call)
+        group.members[0].advance(group.clock.now)
+    group.clock.run_for(group.members, 5.0)
+    for result in results:
+        group.post(1, result, result, "bcast", root=0, call=call)
+    group.members[1].advance(group.clock.now)
+    assert group.members[1].completed == list(range(1, count + 1))
+    assert all(np.array_equal(result, given) for result in results)

@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 
 from softnic import codecs
+from softnic.collectives.schedule import EXCHANGES, SCANS, offsets, plan
+from softnic.ipc.work_queue import StagedPart, WorkRequest
 from tests.collectives.group import LOSSY, Group, raw
-from tests.comm.interpreter import Interpreter, common_order
-from tests.facades.collectives import EXCHANGES, SCANS, offsets, plan
-from tests.facades.ipc import StagedPart, WorkRequest
+from tests.collectives.interpreter import Interpreter, common_order
 
 Array = npt.NDArray[Any]
 SIZES = [2, 3, 5]

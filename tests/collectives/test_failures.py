@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.facades.collectives import EngineAbort, header_of, pack, report_local_stall
-from tests.facades.flow import flow
-from tests.facades.ipc import MAX_WORK_REQUESTS, CancelRequest, WorkFailed, WorkRequest
-from tests.facades.tcp import State
+from softnic.collectives.messages import EngineAbort, header_of, pack
+from softnic.ipc.work_queue import MAX_WORK_REQUESTS, CancelRequest, WorkFailed, WorkRequest
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 
 from .group import Group, raw
 from .test_engine import contributions
@@ -127,7 +127,7 @@ def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile()
     posted(group, 0, 2)
     executor = group.members[2].executor
     assert executor is not None
-    report_local_stall(executor, STALLED)
+    executor.local_fault = STALLED
     for connections in (group.words[0][2], group.data[0][2]):  # without a word, which it could not have heard
         connections.abort(group.clock.now)
     assert until_all_failed(group)[-1] == WorkFailed(2, STALLED)
@@ -140,7 +140,7 @@ def test_a_nic_that_stood_still_believes_what_another_rank_says(how: str) -> Non
     stood, other = (group.members[rank].executor for rank in (2, 1))
     assert stood is not None
     assert other is not None
-    report_local_stall(stood, STALLED)
+    stood.local_fault = STALLED
     if how == "cancel":
         other.cancel(CancelRequest(1), group.clock.now)
     elif how == "leave":
@@ -159,7 +159,7 @@ def test_a_nic_that_others_say_is_gone_knows_that_it_stood_still() -> None:
     stood, other = (group.members[rank].executor for rank in (2, 1))
     assert stood is not None
     assert other is not None
-    report_local_stall(stood, STALLED)
+    stood.local_fault = STALLED
     other.fail(group.clock.now, 2, "rank 2 is gone: it did not answer")
     assert until_all_failed(group)[-1] == WorkFailed(2, STALLED)
 
@@ -296,6 +296,20 @@ def test_last_words_may_be_long() -> None:
     group.post(0, source, source, "allreduce", op="SUM")
     failures = until_all_failed(group)
     assert all(0 < len(failure.text) < 10_000 for failure in failures)
+
+
+@pytest.mark.parametrize("message", [EngineAbort(1, "lost \x1b[2J"), msgspec.structs.replace(HEAD, call="I\x1b[2J")])
+def test_text_of_others_has_no_escape_sequences(message: EngineAbort) -> None:
+    group = Group(2)
+    group.members[1].executor = None
+    source = np.ones(10, np.float32)
+    group.post(0, source, source, "allreduce", op="SUM")
+    group.words[1][0].send(pack(message))
+    while not group.members[0].failures:
+        group.clock.run_for(group.members, 0.1)
+    text = group.members[0].failures[0].text
+    assert "?[2J" in text
+    assert text.isprintable()
 
 
 def test_heads_without_end_are_not_kept() -> None:

@@ -11,18 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from softnic.collectives.header_queue import MAX_EARLY_BYTES, HeaderQueue
+from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMessage, header_of, pack
+from softnic.collectives.step_engine import StepEngine  # fmt: skip
+from softnic.collectives.steps import EngineOp
+from softnic.ipc.work_queue import WorkRequest
 from tests.comm.engine_nics import SocketStream
-from tests.facades.collectives import (
-    CollectiveHeader,
-    EngineAbort,
-    EngineMessage,
-    EngineOp,
-    HeaderQueue,
-    StepEngine,
-    header_of,
-    pack,
-)  # fmt: skip
-from tests.facades.ipc import WorkRequest
 
 HEADER = header_of(WorkRequest(1, "Iallreduce", "allreduce", "ring", "float32", (3, 3), (1, 0), (2, 64), "SUM"))
 
@@ -34,7 +28,7 @@ class Receiver:
         self.engine = StepEngine()
         self._stream = streams[0]
         self.data = self.engine.queue(1, streams[1])
-        self.headers: HeaderQueue = self.engine.headers(streams[0], self.data)
+        self.headers: HeaderQueue = self.engine.headers(streams[0], self.data, 4)
         self.seen: list[EngineMessage] = []
         """By Python."""
 
@@ -158,3 +152,27 @@ def test_python_reads_what_is_too_long_to_be_kept_and_c_goes_on_behind_it() -> N
         rank.receive(pack(next_one))
         assert rank.seen == [long]
         assert rank.data.matched == 2
+
+
+@pytest.mark.parametrize("text", [0, 300, 8000])
+def test_headers_far_ahead_are_held_to_a_number_of_bytes(text: int) -> None:
+    sent = [msgspec.structs.replace(numbered(1 + index), op="x" * text) for index in range(2_000_000 // (100 + text))]
+    packed = [pack(header) for header in sent]
+    with receiver() as rank:
+        rank.receive(b"".join(packed))
+        early, got = rank.headers.early, list(rank.seen)
+        while len(got) < len(sent):
+            early.extend(header for header in rank.headers.receive() if isinstance(header, CollectiveHeader))
+            assert len(early) > 0
+            assert list(rank.headers.receive()) == [] or sum(map(len, packed[: len(early)])) < MAX_EARLY_BYTES
+            got += early
+            early.clear()
+        assert got == sent
+
+
+def test_a_header_longer_than_any_honest_one_is_refused_by_its_length() -> None:
+    with receiver() as rank:
+        rank.receive(pack(msgspec.structs.replace(HEADER, op="x" * 16_000)))
+        assert len(rank.seen) == 1
+        with pytest.raises(ValueError, match="not a frame of a NIC"):
+            rank.receive((17_000).to_bytes(4, "little") + pack(HEADER)[4:9])

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.facades.collectives import RecvBlock, Schedule, SendBlock, schedule
-from tests.facades.comm import SUM
-from tests.facades.ipc import RecvRequest, SendRequest
-from tests.facades.tcp import copied_out
+from softnic.collectives import schedule
+from softnic.collectives.operations import SUM
+from softnic.collectives.schedule import RecvBlock, Schedule, SendBlock
+from softnic.ipc.work_queue import RecvRequest, SendRequest
+from softnic.tcp.connection import Connection
 
 from .byhand import executed
 from .group import LOSSY, Group, raw
@@ -19,6 +20,11 @@ from .test_engine import check, contributions
 
 SLOW = {"rate_bps": 2e8, "delay_s": 2e-3}
 """So that much is lent and not acknowledged for long."""
+
+
+def copied_out(connection: Connection) -> int:
+    """Return how many zero-copy bytes a connection has copied so that the writer had its memory back."""
+    return connection.snd.buffer.zerocopy.copied_out
 
 
 def doubling(rank: int, size: int) -> Schedule:

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.collectives import CollectiveHeader, EngineAbort, EngineMessage, EngineMessageReader, header_of, pack
-from tests.facades.comm import MAX_FRAME, MAX_TEXT
-from tests.facades.ipc import WorkRequest
+from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
+from softnic.collectives.messages import (
+    CollectiveHeader,
+    EngineAbort,
+    EngineMessage,
+    EngineMessageReader,
+    header_of,
+    pack,
+)
+from softnic.ipc.work_queue import WorkRequest
 
 POST = WorkRequest(
     7, "Iallreduce_comp", "allreduce", "ring", "float32", (3, 3, 2), (1, 0), (2, 64), "SUM", -1, "bounded:10"
@@ -40,7 +47,7 @@ def test_a_head_says_all_but_the_memory() -> None:
 @given(st.lists(frames, max_size=6), st.data())
 def test_frames_however_they_arrive(sent: list[EngineMessage], data: st.DataObject) -> None:
     stream = b"".join(map(pack, sent))
-    reader = EngineMessageReader()
+    reader = EngineMessageReader(4)
     got: list[EngineMessage] = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
@@ -51,7 +58,7 @@ def test_frames_however_they_arrive(sent: list[EngineMessage], data: st.DataObje
 
 @given(st.binary(max_size=200))
 def test_garbage_is_an_error_or_waits_for_more(garbage: bytes) -> None:
-    reader = EngineMessageReader()
+    reader = EngineMessageReader(4)
     try:
         for frame in reader.feed(garbage):
             assert isinstance(frame, CollectiveHeader | EngineAbort)
@@ -64,17 +71,19 @@ def test_damaged_frames(frame: EngineMessage, data: st.DataObject) -> None:
     packed = bytearray(pack(frame))
     packed[data.draw(st.integers(4, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        assert all(isinstance(got, CollectiveHeader | EngineAbort) for got in EngineMessageReader().feed(bytes(packed)))
+        assert all(
+            isinstance(got, CollectiveHeader | EngineAbort) for got in EngineMessageReader(4).feed(bytes(packed))
+        )
     except ValueError:
         return
 
 
 def test_a_frame_too_long_is_not_waited_for() -> None:
     with pytest.raises(ValueError, match="not a frame"):
-        list(EngineMessageReader().feed((MAX_FRAME + 1).to_bytes(4, "little")))
+        list(EngineMessageReader(4).feed((MAX_FRAME + 1).to_bytes(4, "little")))
 
 
 def test_last_words_are_short() -> None:
-    [frame] = EngineMessageReader().feed(pack(EngineAbort(1, "x" * 10 * MAX_TEXT)))
+    [frame] = EngineMessageReader(4).feed(pack(EngineAbort(1, "x" * 10 * MAX_TEXT)))
     assert isinstance(frame, EngineAbort)
     assert len(frame.text) == MAX_TEXT + 3

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
-from tests.facades.comm import AVG, MAX, SUM
+from softnic.collectives import schedule
+from softnic.collectives.operations import AVG, MAX, SUM
+from softnic.collectives.schedule import ALGORITHMS, COLLECTIVES
 
 from .byhand import executed
 from .group import LOSSY, Group

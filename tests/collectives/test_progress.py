@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from softnic.collectives.progress import links_of, operations_of
+from softnic.ipc.collectives_info import RankLinkInfo
+from softnic.ipc.work_queue import StagedPart
 from tests.collectives.group import Group
-from tests.facades.collectives import links_of, operations_of
-from tests.facades.ipc import RankLinkInfo, StagedPart
 
 COUNT = 4000
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.comm.interpreter import Interpreter, common_order, ranks_in, roundings
-from tests.facades.collectives import (
+from softnic.collectives.schedule import (
     ALGORITHMS,
     COLLECTIVES,
     RecvBlock,
@@ -19,13 +18,14 @@ from tests.facades.collectives import (
     SendBlock,
     blocks,
     choose,
-    groups,
     offsets,
     partition,
     plan,
     ring,
     tree,
 )
+from softnic.collectives.schedule.hierarchical import groups
+from tests.collectives.interpreter import Interpreter, common_order, ranks_in, roundings
 
 SIZES = range(1, 18)
 NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3", "hierarchical:40")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.bench import sums
-from tests.facades.collectives import ALGORITHMS, choose
+from benchmarks import sums
+from softnic.collectives.schedule import ALGORITHMS, choose
 
 COUNT = 1 << 15
 LIMIT = 2.2

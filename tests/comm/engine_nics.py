@@ -10,7 +10,6 @@ import socket as stdlib
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
@@ -19,12 +18,17 @@ from typing import Any
 import numpy as np
 
 from softnic import codecs
-from tests.facades.collectives import CollectiveEngine, nbytes
-from tests.facades.comm import NicConnection, Transport, raw
-from tests.facades.flow import FlowMemory
-from tests.facades.ipc import CancelRequest, Region, StagedPart, WorkRequest, work_queue
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.tcp import COMPRESSED_TOS, CUT
+from softnic._native import lib
+from softnic.collectives import CollectiveEngine, nbytes
+from softnic.collectives.elements import raw
+from softnic.comm.transport import NicConnection, Transport
+from softnic.ipc import work_queue
+from softnic.ipc.regions import Region
+from softnic.ipc.work_queue import CancelRequest, StagedPart, WorkRequest
+from softnic.packet.segment import PLAIN, Tag
+from softnic.tcp.peer_stream import COMPRESSED_TOS
+from softnic.tcp.send_buffer import CUT
+from tests.tcp.flows import FlowMemory
 
 TABLE = "bounded:10"
 """The codec of the NICs' offload tables."""
@@ -43,10 +47,9 @@ class SocketStream:
     def __init__(self, connection: stdlib.socket) -> None:
         self._socket = connection.dup()
         self._socket.setblocking(False)
-        self.received: deque[memoryview] = deque()
         self._numbers = FlowMemory(BUFFER)
         self._buffer = self._numbers.send_buffer
-        self.flow, self.port = self._numbers.c, self._numbers.port
+        self.flow, self.received = self._numbers.c, self._numbers.received
         self._out = bytearray()
         self._ending = False
         self.is_failed = self.is_ended = False
@@ -81,8 +84,7 @@ class SocketStream:
 
     def arrive(self, data: bytes) -> None:
         """Have received bytes."""
-        self.received.append(memoryview(data))
-        self._numbers.receive.unread += len(data)
+        self._numbers.keep(memoryview(data))
 
     def flush(self) -> bool:
         """Send what the socket takes; return whether it took anything."""
@@ -119,9 +121,9 @@ class SocketStream:
         block = codecs.get(codec).block_bytes if codec else CUT
         return self._buffer.number_of(tag), tag.tos, codec is not None, block
 
-    def keep_received(self) -> None:
-        while self.received:
-            self._numbers.keep(self.received.popleft())
+    def attach(self, steps: Any, headers: Any) -> None:
+        self._readers = steps, headers
+        lib.sn_flow_attach(self.flow, steps, headers)
 
     def consumed(self, count: int) -> None:
         self._numbers.receive.unread -= count
@@ -212,7 +214,9 @@ class EngineNics(Transport):
         self._thread.join()
         os.close(self.wake)
 
-    def join(self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]]) -> NicConnection:
+    def join(
+        self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]], _process: object = None
+    ) -> NicConnection:
         ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         ours.setblocking(False)
         with self.lock:

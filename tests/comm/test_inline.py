@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.facades.comm import CREDIT_BYTES, Inbox, Outbox, RecvOp, SendOp, messages
+from softnic.comm import messages
+from softnic.comm.inbox import Inbox
+from softnic.comm.outbox import CREDIT_BYTES, Outbox
+from softnic.comm.zerocopy_channel import RecvOp, SendOp
 
 SIZE = 300_000
 """More than a connection takes at a time."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.comm import framing, messages
+from softnic.collectives import framing
+from softnic.comm import messages
 
 FRAMES: list[messages.Frame] = [
     messages.Hello(messages.VERSION, 4, 1, 0, 2),

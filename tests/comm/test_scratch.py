@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from tests.facades.comm import ARENA_BYTES, Allocation, Scratch, is_idle, scratch
-from tests.facades.ipc import regions as memory
+from softnic.comm import scratch
+from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
+from softnic.ipc import regions as memory
 
 
 def test_a_piece_is_registered_memory_of_that_size() -> None:
@@ -36,7 +37,7 @@ def test_pieces_do_not_overlap_and_all_memory_comes_back() -> None:
     for piece, mark in held:
         assert (piece.bytes == mark).all()
         pool.free(piece)
-    assert is_idle(pool)
+    assert all(arena.is_idle for arena in pool._arenas)
 
 
 def test_memory_is_used_again() -> None:

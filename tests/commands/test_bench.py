@@ -11,17 +11,12 @@ from typing import Any
 import pytest
 
 from softnic import Cluster
+from softnic.bench import allreduce, codec, inputs
+from softnic.bench.compressors import COMPRESSORS, Compressor
+from softnic.measure import timing
+from softnic.measure.child_process import ChildProcess
+from softnic.measure.report import MeasurementError
 from tests import needs
-from tests.facades.bench import (
-    COMPRESSORS,
-    ChildProcess,
-    Compressor,
-    MeasurementError,
-    allreduce,
-    codec,
-    inputs,
-    measure,
-)
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -33,7 +28,8 @@ def bench(softnic: Softnic, tmp_path: Path) -> Callable[..., tuple[dict[str, Any
     def call(*arguments: str) -> tuple[dict[str, Any], str]:
         file = tmp_path / "figures.json"
         code, out, err = softnic("bench", *arguments, "--json", str(file))
-        assert (code, err) == (0, "")
+        assert code == 0, err
+        assert "Traceback" not in err
         figures = json.loads(file.read_text())
         assert figures["benchmark"] == arguments[0]
         assert set(figures) == {"benchmark", "machine", "settings", "results", "notes"}
@@ -137,6 +133,19 @@ def test_stream_tells_rates_cpu_and_memory(bench: Bench) -> None:
         assert rows[name]["daemons_cpu_s_per_gb"] >= 0
     assert rows["untagged"]["wire_ratio"] < 1 < rows["tagged bounded:10"]["wire_ratio"]
     assert rows["Unix socket"]["daemons_cpu_s_per_gb"] is None
+
+
+@pytest.mark.slow
+def test_stream_beside_a_capture(bench: Bench) -> None:
+    figures, _ = bench("stream", "--megabytes", "8", "--rounds", "1", "--codec", "bounded:10", "--capture")
+    rows = {row["case"]: row for row in figures["results"]}
+    assert list(rows)[-2:] == ["untagged, captured", "tagged bounded:10, captured"]
+    for name in list(rows)[-4:]:
+        assert rows[name]["daemons_cpu_s_per_gb"] >= 0
+        assert rows[name]["wire_ratio"]
+    for name, note in zip(list(rows)[-2:], figures["notes"][1:], strict=True):
+        assert note.startswith(f"{name}: ")
+        assert note.endswith(" of the packets were recorded.")
 
 
 def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
@@ -300,7 +309,7 @@ def test_a_codec_that_a_nic_does_not_have_ends_the_benchmark(softnic: Softnic) -
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 2), (0.51, 3), (0.99, 4), (1.0, 4), (0.0, 1)])
 def test_percentiles_are_values_that_were_there(share: float, expected: float) -> None:
-    assert measure.percentile([4, 2, 1, 3], share) == expected
+    assert timing.percentile([4, 2, 1, 3], share) == expected
 
 
 @pytest.mark.slow

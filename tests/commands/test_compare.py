@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from softnic.commands import main
+from softnic.experiments import photos
+from softnic.experiments.compare import plan
+from softnic.experiments.compare.plan import ComparisonPlan
+from softnic.experiments.compare.results import TrainingResult, TrainingResults
+from softnic.experiments.compare.training import Evaluation
 from tests import needs
-from tests.facades.commands import main
-from tests.facades.compare import ComparisonPlan, Evaluation, TrainingResult, TrainingResults, photos, plan
 
 needs.module("torch")
 
@@ -74,7 +78,7 @@ def test_a_method_is_advised_from_own_results(softnic: Softnic, tmp_path: Path) 
     code, said, err = softnic(*arguments, "--model", "hdc", "--rate", "100mbit")
     assert code == 0, err
     lines = said.splitlines()
-    assert lines[0] == "hdc over 100 Mbit/s: take rht:4"
+    assert lines[0] == "hdc over 100 Mbit/s: rht:4 is soonest"
     assert lines[1].startswith("- 1.8 s (1 seed) until the exact training's accuracy, within half a point")
     code, said, _ = softnic(*arguments, "--json", "-")
     assert code == 0
@@ -90,7 +94,7 @@ def test_an_unknown_model_is_advised_by_the_most_similar_one(softnic: Softnic, t
     assert said.startswith(
         "25,000,000 parameters and 120 ms of computation per step: the most similar model with results"
     )
-    assert "hdc over 1 Gbit/s: take rht:4" in said
+    assert "hdc over 1 Gbit/s: rht:4 is soonest" in said
     for wrong, line in (
         (["--compute", "120ms"], "--compute needs --parameters"),
         (["--parameters", "1", "--model", "hdc"], "--parameters is for a model without results"),

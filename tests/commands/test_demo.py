@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from softnic.experiments.demo import DemoRun
+from softnic.experiments.demo import report as demo_report
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.trainer import RankOutcome, TrainingPlan
 from tests.experiments.test_data import write_mnist
-from tests.facades.train import DemoRun, NicTraffic, RankOutcome, TrainingPlan, demo_report
 
 Softnic = Callable[..., tuple[int, str, str]]
 

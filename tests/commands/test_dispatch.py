@@ -12,15 +12,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.facades.commands import CommandError, commands, main, units
+from softnic import arguments, commands, units
+from softnic.commands import CommandError, main
 
 
 def install(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:
     """Puts a command of the test's own in the place of `softnic stat`."""
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--rate", type=commands.argument(units.rate_bps))
-        parser.add_argument("--nodes", type=commands.count(2, 200), default=4)
+        parser.add_argument("--rate", type=arguments.argument(units.rate_bps))
+        parser.add_argument("--nodes", type=arguments.count(2, 200), default=4)
 
     module = types.ModuleType("softnic.commands.stat")
     vars(module).update(NAME="stat", HELP="100% of a test", add_arguments=add_arguments, run=run)

@@ -14,8 +14,9 @@ from typing import ClassVar, cast
 import pytest
 
 from softnic import MPI, Cluster
+from softnic.cluster.abort_record import read_abort, record_abort
+from softnic.commands.ranks import Ranks
 from tests.commands.conftest import LIMIT_S, Start
-from tests.facades.commands import Ranks, read_abort, record_abort
 
 Softnic = Callable[..., tuple[int, str, str]]
 

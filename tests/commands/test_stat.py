@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from softnic import Cluster, socket
-from tests.facades.cluster import read_stats
+from softnic.cluster.nic_process import read_stats
+from tests.commands.conftest import environment
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -189,6 +190,38 @@ def test_a_nic_that_is_not_there_is_one_line(softnic: Softnic, tmp_path: Path) -
     assert err.count("\n") == 1
 
 
+BLOCKS = """
+import numpy as np
+from softnic import MPI
+
+comm = MPI.COMM_WORLD
+values = np.ones(20000, np.float32)
+comm.Allreduce_comp(values, values.copy(), codec="rht:4")
+comm.Barrier()
+print("ready", flush=True)
+input()
+"""
+
+
+def test_a_stream_of_blocks_shows_their_codec() -> None:
+    """Each block has its tag; between them the stream has none."""
+    with Cluster(nodes=2, seed=1) as cluster:
+        program = [sys.executable, "-c", BLOCKS]
+        ranks = [
+            subprocess.Popen(
+                program, env=environment() | cluster.env(rank), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for rank in range(2)
+        ]
+        try:
+            assert [rank.stdout.readline() for rank in ranks if rank.stdout] == ["ready\n"] * 2
+            [blocks] = [each for each in cluster.stats(0).streams if each.offload_original_bytes]
+        finally:
+            for rank in ranks:
+                rank.communicate("\n", timeout=60)
+    assert (blocks.tos, blocks.codec, blocks.sent_codecs) == (0, "", ["rht:4"])
+
+
 # -- why steps are slow ------------------------------------------------------------------------------------------------
 
 LATE = """
@@ -244,6 +277,22 @@ def test_samples_of_idle_nics_have_no_findings(cluster: Cluster, softnic: Softni
     assert err.startswith("the files are not of the same time")  # they were written one after the other
 
 
+def test_text_in_samples_has_no_escape_sequences(softnic: Softnic, tmp_path: Path) -> None:
+    evil = "\\u001b[2J"
+    link = f'{{"rank": 1, "local": ["a", 1], "remote": ["{evil}", 2], "expected": 1}}'
+    operation = f'{{"number": 1, "call": "{evil}", "age_s": 1, "left": 1, "total": 2}}'
+    rank = f'{{"rank": 0, "size": 2, "posted": 1, "operations": [{operation}], "links": [{link}]}}'
+    answer = (
+        f'{{"type": "CollectivesInfo", "time": 1, "name": "n", "ip": "{evil}", "pid": 1, "communicators": [{rank}]}}'
+    )
+    file = tmp_path / "a.json"
+    file.write_text(f'{{"schema": 1, "host": "h", "samples": [{{"taken_at": 1, "answers": {{"a": {answer}}}}}]}}')
+    code, out, _ = softnic("stat", "--why", "--from", str(file))
+    assert code == 0
+    assert "late rank: rank 1 (?[2J) in ?[2J" in out
+    assert out.replace("\n", "").isprintable()
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -252,6 +301,7 @@ def test_samples_of_idle_nics_have_no_findings(cluster: Cluster, softnic: Softni
         (["--why", "--from", "a.json", "--nic", "n.sock"], "--from asks no NIC: leave out --nic and --samples"),
         (["--why", "--from", __file__], "not a file of softnic stat --why --samples"),
         (["--why", "--from", "/nowhere"], "No such file"),
+        (["--why", "--from", "/dev/zero"], "it has more than 64 MiB"),
     ],
 )
 def test_wrong_options_for_samples(softnic: Softnic, arguments: list[str], text: str) -> None:

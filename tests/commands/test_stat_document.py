@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from softnic import Cluster
+from softnic.commands.snapshots import NicReport
 from tests.commands.test_stat import floats_sent
-from tests.facades.commands import NicReport
 
 Softnic = Callable[..., tuple[int, str, str]]
 PYTHON: dict[str, type | tuple[type, ...]] = {

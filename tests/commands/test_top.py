@@ -45,7 +45,7 @@ def test_once_prints_nics_and_connections(cluster: Cluster, softnic: Softnic) ->
 def test_without_a_terminal_one_page_is_printed(cluster: Cluster, softnic: Softnic) -> None:
     code, out, _ = softnic("top", "--interval", "0.1", SOFTNIC_NIC=str(cluster.controls[1]))
     assert code == 0
-    assert out.splitlines()[0].endswith("  1 NICs, 1 connections, by rate")
+    assert out.splitlines()[0].endswith("  1 NIC, 1 connection, by rate")
 
 
 class Terminal:
@@ -55,8 +55,7 @@ class Terminal:
         self.end, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 30, 130, 0, 0))
         environment = {**os.environ, "TERM": "xterm-256color"}
-        for name in ("COLUMNS", "LINES", "SOFTNIC_NIC"):
-            environment.pop(name, None)
+        environment.pop("SOFTNIC_NIC", None)
         self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         os.close(theirs)
         self.text = ""

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from softnic.experiments.train import chart
+from softnic.experiments.train.chart import legend, lengths, show
+from softnic.experiments.train.strategies_compared import StrategyRow
 from tests import needs
-from tests.facades.train import StrategyRow, lengths, show
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -71,6 +73,11 @@ ROW = StrategyRow(**{**FIGURES, "name": "inc", "iteration_s": 10})
 def test_a_bar_is_as_long_as_its_parts() -> None:
     assert lengths(ROW, 10) == [6, 12, 24, 0, 6, 12]
     assert sum(lengths(replace(ROW, forward_s=1 / 3, update_s=5 / 3), 20)) == 30
+
+
+def test_every_colour_of_the_picture_is_in_its_legend() -> None:
+    assert set(legend().values()) == {*chart._COLORS.values(), *(part.color for part in chart.PARTS), chart._IN_FLIGHT}
+    assert legend()["posting"] == "black"
 
 
 def test_bars_share_a_scale() -> None:

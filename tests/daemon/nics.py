@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from softnic import socket
-from tests.facades.ipc import Client, control
-from tests.facades.ipc import regions as memory
+from softnic.ipc import control
+from softnic.ipc import regions as memory
+from softnic.ipc.client import Client
 
 LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
 """Links that tests run on: loopback, 100 ms one-way delay, or 1 MB/s. Loopback never has data in flight for long."""

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -165,6 +166,9 @@ def transfers(own: str, _other: str) -> None:
         accepted.close()
         assert read_all(client) == b"back"
     for receive in (
+        lambda s: (
+            select.select([s], [], [], WAIT_S)[0] and s.send(b"x")
+        ),  # the first call has the error, whichever it is
         lambda s: s.recv(1),
         lambda s: s.recv_into(bytearray(1)),
         lambda s: s.recvmsg(1),
@@ -349,7 +353,13 @@ def processes(own: str, _other: str) -> None:
 
 
 def threads(own: str, _other: str) -> None:
-    """Calls of several threads do not take each other's replies."""
+    """Calls of several threads do not take each other's replies, and leave a thread's signals as they were."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    socket.socket().close()
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, before) == before | {signal.SIGUSR1}
+    was_disabled = ctypes.c_int(-1)
+    assert ctypes.CDLL(None).pthread_setcancelstate(0, ctypes.byref(was_disabled)) == 0
+    assert was_disabled.value == 0
     failures: list[BaseException] = []
 
     def work() -> None:

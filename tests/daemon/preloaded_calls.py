@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import select
 import socket
 import struct
+import subprocess
 import sys
 import tempfile
 import time
@@ -51,6 +53,18 @@ def lingering(own: str, _other: str) -> None:
             assert _close_s(copy) < WAIT_S
         _set_linger(client, 1)
         assert _close_s(client) >= 1
+    client, accepted = pair(own)
+    with accepted:
+        _set_linger(client, 1)
+        _fill(client)
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.read(reader, 1)
+            os._exit(_close_s(client) < 1)  # as its parent would
+        client.close()
+        os.write(writer, b"x")
+        assert os.waitpid(child, 0)[1] == 0
     client, accepted = pair(own)
     with accepted:
         _set_linger(client, 600)
@@ -121,6 +135,98 @@ def rare_transfers(own: str, _other: str) -> None:
             os.sendfile(s.fileno(), file.fileno(), 0, 1)
         with fails(errno.ENOTCONN):
             os.splice(s.fileno(), writer, 1)
+
+
+_CHILD = """if True:
+    import errno, os, signal, sys
+    results = []
+    signal.signal(signal.SIGPIPE, lambda number, frame: results.append("SIGPIPE"))
+    for call in (lambda fd: os.write(fd, b"junk"), lambda fd: os.read(fd, 64)):
+        try:
+            results.append(call(int(sys.argv[1])))
+        except OSError as error:
+            results.append(errno.errorcode[error.errno])
+    print(*results)
+"""
+
+
+def copies(own: str, _other: str) -> None:
+    """Nothing is transferred through copies of a descriptor that is not connected, in whatever process they are."""
+    with socket.create_server((own, 0)) as listening, socket.socket() as s:
+        waiting = socket.create_connection(listening.getsockname(), WAIT_S)
+        assert select.select([listening], [], [], WAIT_S)[0]
+        for fd in (s.fileno(), listening.fileno()):
+            used = os.open(os.devnull, os.O_WRONLY)
+            os.write(used, b"x")
+            for copy in (os.dup(fd), os.dup2(fd, used)):
+                with fails(errno.EPIPE):
+                    os.write(copy, b"junk")
+                with fails(errno.ENOTCONN):
+                    os.read(copy, 64)
+                os.close(copy)
+            command = [sys.executable, "-S", "-c", _CHILD, str(fd)]
+            output = subprocess.check_output(command, pass_fds=[fd], text=True)
+            assert output == "EPIPE SIGPIPE ENOTCONN\n", output
+        for client in (waiting, s):
+            if client is s:
+                s.connect(listening.getsockname())
+            accepted, _ = listening.accept()
+            with client, accepted:
+                client.sendall(b"hello")
+                command[-1] = str(accepted.fileno())
+                output = subprocess.check_output(command, pass_fds=[accepted.fileno()], text=True)
+                assert output == "4 b'hello'\n", output
+                client.setblocking(True)
+                assert os.read(client.fileno(), 64) == b"junk"
+
+
+SIOCOUTQ, SIOCOUTQNSD = 0x5411, 0x894B
+
+
+def _queued(s: socket.socket, request: int = SIOCOUTQ) -> int:
+    count: int = struct.unpack("i", fcntl.ioctl(s, request, bytes(4)))[0]
+    return count
+
+
+def queued_output(own: str, _other: str) -> None:
+    """SIOCOUTQ counts what the peer has not acknowledged, in the descriptor and in the NIC, SIOCOUTQNSD what was never
+    sent, because the peer's window is closed.
+    """
+    with socket.socket() as s:
+        assert _queued(s) == _queued(s, SIOCOUTQNSD) == 0
+        s.bind((own, 0))
+        s.listen()
+        for request in (SIOCOUTQ, SIOCOUTQNSD):
+            with fails(errno.EINVAL):
+                _queued(s, request)
+    client, accepted = pair(own)
+    with client, accepted:
+        _fill(client)
+        assert _queued(client) > client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 4
+        assert 0 < _queued(client, SIOCOUTQNSD) <= _queued(client)
+        client.shutdown(socket.SHUT_WR)
+        read_all(accepted)
+        deadline = time.monotonic() + WAIT_S
+        while _queued(client):
+            assert time.monotonic() < deadline
+            select.select([], [], [], 0.01)
+        assert _queued(client, SIOCOUTQNSD) == 0
+
+
+def no_descriptors(_own: str, _other: str) -> None:
+    """Numbers that are no descriptors' may be closed: programs close all up to their limit, or -1."""
+    for number in (-1, 1 << 20, 2_000_000_000, -2_000_000_000):
+        assert _LIBRARY.close(number) == -1
+        assert ctypes.get_errno() == errno.EBADF
+        assert _LIBRARY.dup2(number, 1 << 20) == _LIBRARY.dup3(0, number, 0) == -1
+
+
+def continued(_own: str, _other: str) -> None:
+    """A call that asks the NIC goes on where the process is stopped and continued meanwhile."""
+    with socket.socket() as s:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        assert s.getsockname() == ("0.0.0.0", 0)
 
 
 def resolving(own: str, _other: str) -> None:

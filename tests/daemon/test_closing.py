@@ -11,8 +11,8 @@ import struct
 import pytest
 
 from softnic import socket
+from softnic.ipc import control
 from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, running, until
-from tests.facades.ipc import control
 
 QUICK_ON_LINKS = {
     "test_written_bytes_arrive_although_the_writer_left_data_unread",

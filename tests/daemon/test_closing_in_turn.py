@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from softnic.ipc import control
+from softnic.link.udp import VxlanLink
 from tests.daemon.wired_nics import Mode, WiredNics
-from tests.facades.daemon import poller_of, wire_of
-from tests.facades.ipc import control
-from tests.facades.link import VxlanLink
 
 
-@pytest.fixture(params=["whole", "steps", "python"])
+@pytest.fixture(params=["whole", "link", "python"])
 def nics(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WiredNics]:
     mode: Mode = request.param
     pair = WiredNics(tmp_path, mode)
@@ -24,12 +23,12 @@ def nics(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WiredNics]:
 
 def test_bytes_that_arrive_for_it_reset_the_connection(nics: WiredNics) -> None:
     sender, receiver = nics.daemons
-    wire = wire_of(receiver)
+    wire = receiver._wire
     assert isinstance(wire, VxlanLink)
     nics.write(0, bytes(1000))
-    sender.turn(poller_of(sender).poll(0))
+    sender.turn(sender._selector.epoll.poll(0))
     nics.ends.pop(2).close()
-    events = poller_of(receiver).poll(0)
+    events = receiver._selector.epoll.poll(0)
     arrived = [event for event in events if event[0] == wire.fileno()]
     assert 0 < len(arrived) < len(events)
     nics.turn_with(1, arrived)

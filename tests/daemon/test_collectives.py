@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import socket as plain
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +18,13 @@ import pytest
 
 import softnic
 from softnic import codecs, socket
+from softnic.collectives.schedule import partition
+from softnic.ipc import control, work_queue
+from softnic.ipc import regions as memory
+from softnic.ipc.collectives_info import CollectivesInfo, QueryCollectives
+from softnic.ipc.socket_state import stream_of
+from softnic.ipc.work_queue import MAX_WORK_REQUESTS, CancelRequest, WorkCompletion, WorkFailed, WorkRequest
 from tests.daemon.nics import WAIT_S, Nic, running, until
-from tests.facades.collectives import partition
-from tests.facades.ipc import (
-    MAX_WORK_REQUESTS,
-    CancelRequest,
-    CollectivesInfo,
-    QueryCollectives,
-    WorkCompletion,
-    WorkFailed,
-    WorkRequest,
-    control,
-    stream_number,
-    work_queue,
-)
-from tests.facades.ipc import regions as memory
 
 Array = npt.NDArray[Any]
 
@@ -51,18 +43,26 @@ def mesh(nics: Sequence[Nic]) -> list[dict[int, socket.socket]]:
 class Rank:
     """One process's member of a group."""
 
-    def __init__(self, nic: Nic, rank: int, words: dict[int, socket.socket], data: dict[int, socket.socket]) -> None:
+    def __init__(
+        self,
+        nic: Nic,
+        rank: int,
+        words: dict[int, socket.socket],
+        data: dict[int, socket.socket],
+        process: dict[int, socket.socket] | None = None,
+    ) -> None:
         self.nic, self.rank, self.words, self.data = nic, rank, words, data
         self.number = 0
         self.answered = 0
         self.socket, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
         self.socket.settimeout(WAIT_S)
         numbers = [
-            [0 if other == rank else stream_number(side[other]) for other in range(len(words) + 1)]
-            for side in (words, data)
+            [0 if other == rank else stream_of(side[other].fileno()).stream for other in range(len(words) + 1)]
+            for side in (words, data, *([process] if process else ()))
         ]
+        fields = dict(zip(("control", "data", "process"), numbers, strict=False))
         with nics, nic.client() as client:
-            client.call(control.Join(rank, *numbers), nics.fileno())
+            client.call(control.Join(rank, **fields), nics.fileno())
 
     def post(self, source: Array, result: Array, collective: str = "allreduce", **fields: Any) -> int:
         self.number += 1
@@ -386,15 +386,19 @@ def test_a_stopping_nic_reports_it() -> None:
         assert arrays
 
 
+def keep_alive(connections: Iterable[socket.socket]) -> None:
+    for connection in connections:
+        connection.setsockopt(plain.IPPROTO_TCP, plain.TCP_USER_TIMEOUT, 1000)
+        connection.setsockopt(plain.SOL_SOCKET, plain.SO_KEEPALIVE, 1)
+        connection.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPIDLE, 1)
+        connection.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPINTVL, 1)
+        connection.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPCNT, 1)
+
+
 def test_a_nic_that_is_killed() -> None:
     with running(2) as nics, group(nics) as ranks:
         for rank in ranks:
-            for words in rank.words.values():
-                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_USER_TIMEOUT, 1000)
-                words.setsockopt(plain.SOL_SOCKET, plain.SO_KEEPALIVE, 1)
-                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPIDLE, 1)
-                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPINTVL, 1)
-                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPCNT, 1)
+            keep_alive(rank.words.values())
         arrays = post_on(ranks[:1])
         until(lambda: nics[0].counters()["collectives_posted"] == 1)
         assert nics[1].stop(signal.SIGKILL) == -signal.SIGKILL
@@ -405,15 +409,38 @@ def test_a_nic_that_is_killed() -> None:
         assert arrays
 
 
+def test_a_lost_peer_ends_the_connections_that_the_process_has_kept() -> None:
+    """They are not probed, and have no bytes to send: the NIC ends them with the engine's, before the peer timeout."""
+    with running(2) as nics, contextlib.ExitStack() as stack:
+        words, data, process = (mesh(nics) for _ in range(3))
+        keep_alive([*words[0].values(), *process[0].values()])
+        ranks = [
+            stack.enter_context(contextlib.closing(Rank(nic, rank, words[rank], data[rank], process[rank])))
+            for rank, nic in enumerate(nics)
+        ]
+        [kept], [other] = process[0].values(), process[1].values()
+        with kept, other:
+            kept.send(b"x")
+            assert other.recv(1) == b"x"
+            assert nics[1].stop(signal.SIGKILL) == -signal.SIGKILL
+            kept.settimeout(WAIT_S)
+            with pytest.raises(OSError, match="did not answer for ") as caught:
+                kept.recv(1)
+            assert caught.value.errno == errno.ETIMEDOUT
+            assert isinstance(ranks[0].told(), WorkFailed)
+
+
 def test_invalid_groups_are_refused(three: list[Nic]) -> None:
     words, data = mesh(three[:2]), mesh(three[:2])
     ours, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
     wrong, wrongs = plain.socketpair()
-    number, other = stream_number(words[0][1]), stream_number(data[0][1])
+    number, other = stream_of(words[0][1].fileno()).stream, stream_of(data[0][1].fileno()).stream
 
-    def refused(why: str, *descriptor: int, rank: int = 0, words: list[int], data: list[int]) -> None:
+    def refused(
+        why: str, *descriptor: int, rank: int = 0, words: list[int], data: list[int], process: Sequence[int] = ()
+    ) -> None:
         with three[0].client() as client, pytest.raises(OSError, match=why) as caught:
-            client.call(control.Join(rank, words, data), *descriptor)
+            client.call(control.Join(rank, words, data, process=list(process)), *descriptor)
         assert caught.value.errno in (errno.EINVAL, errno.EBADF)
 
     with ours, nics, wrong, wrongs:
@@ -422,10 +449,13 @@ def test_invalid_groups_are_refused(three: list[Nic]) -> None:
         refused("no stream 99", nics.fileno(), words=[0, 99], data=[0, other])
         refused("two streams", nics.fileno(), words=[0, number], data=[0, number])
         refused("two streams", nics.fileno(), words=[0, number], data=[0])
+        refused("two streams", nics.fileno(), words=[0, number], data=[0, other], process=[0])
+        refused("two streams", nics.fileno(), words=[0, number], data=[0, other], process=[0, other])
+        refused("no stream 99", nics.fileno(), words=[0, number], data=[0, other], process=[0, 99])
         refused("connections to all others", nics.fileno(), words=[number, 0], data=[0, other])
         refused("connections to all others", nics.fileno(), rank=2, words=[0, number], data=[0, other])
         with three[0].server() as listening:
-            refused("not connected", nics.fileno(), words=[0, stream_number(listening)], data=[0, other])
+            refused("not connected", nics.fileno(), words=[0, stream_of(listening.fileno()).stream], data=[0, other])
         words[0][1].send(b"x")  # the refused descriptors are unchanged
         assert words[1][0].recv(1) == b"x"
     for side in (*words, *data):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.daemon import Config, ConfigError, load, parser
+from softnicd.config import Config, ConfigError, load, parser
 
 MINIMAL = ["--ip", "10.77.0.1", "--control", "/tmp/x.sock"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import select
 import struct
 from collections.abc import Callable
@@ -35,7 +36,7 @@ def test_a_descriptor_stays_registered_with_epoll_through_refused_connects(nics:
             assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
             assert s.connect_ex(("224.0.0.1", 9)) == errno.EHOSTUNREACH  # refused at once
             assert epoll.poll(0) == [(s.fileno(), select.EPOLLOUT)]
-            assert s.connect_ex(("10.77.0.99", 0)) == errno.EADDRNOTAVAIL
+            assert s.connect_ex(("10.77.0.99", 0)) == errno.ECONNREFUSED
         with socket.create_server(address, nic=nics[1].path) as listening:
             assert s.connect_ex(address) == errno.EINPROGRESS
             assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLOUT)]
@@ -65,6 +66,29 @@ def test_an_unbound_socket_connects_after_refused_connects(nics: list[Nic]) -> N
             with accepted:
                 s.sendall(b"the first bytes")
                 assert read_all(accepted, 15) == b"the first bytes"
+
+
+def test_what_was_written_before_a_connect_never_arrives(nics: list[Nic]) -> None:
+    """Also after a connect that was refused, by the NIC or by the peer."""
+    with nics[1].server() as listening:
+        for bound in (False, True):
+            with socket.socket(nic=nics[0].path) as s:
+                s.settimeout(WAIT_S)
+                copy = os.dup(s.fileno())
+                os.write(copy, b"junk")
+                if bound:
+                    s.bind((nics[0].ip, 0))
+                for address in (("224.0.0.1", 9), (nics[1].ip, 9)):
+                    with pytest.raises(OSError, match=address[0]):
+                        s.connect(address)
+                    os.write(copy, b"more")
+                s.connect(listening.getsockname())
+                accepted, _ = listening.accept()
+                with accepted:
+                    s.sendall(b"hello")
+                    os.write(copy, b", too")
+                    assert read_all(accepted, 10) == b"hello, too"
+                os.close(copy)
 
 
 def test_a_socket_waits_for_its_nic() -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from softnic.ipc import control
+from softnic.ipc.client import Client
+from softnicd.control_server import MAX_PER_PROCESS
 from tests.daemon.nics import WAIT_S, Nic, running, until
-from tests.facades.daemon import MAX_PER_PROCESS
-from tests.facades.ipc import Client, control
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,7 +65,7 @@ def refused(nic: Nic) -> bool:
 
 @pytest.mark.usefixtures("crowd")
 def test_one_process_does_not_lock_others_out(nics: list[Nic]) -> None:
-    code = f"from tests.facades.ipc import Client; print(Client({nics[0].path!r}).info().name)"
+    code = f"from softnic.ipc.client import Client; print(Client({nics[0].path!r}).info().name)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, timeout=2 * WAIT_S, check=True
     )

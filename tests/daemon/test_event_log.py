@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from tests.facades.daemon import BURST, INTERVAL_S, EventLog
-from tests.facades.tcp import PeerFound, PeerLost
+from softnic.tcp.liveness import PeerFound, PeerLost
+from softnicd.event_log import BURST, INTERVAL_S, EventLog
 
 
 class Clock:
@@ -69,3 +69,9 @@ def test_a_clock_that_is_set_back_does_not_suppress_lines(clock: Clock, caplog: 
     clock.now -= 1e6
     event_log.flush_topics()
     assert len(caplog.messages) == BURST + 1
+
+
+def test_text_of_others_has_no_escape_sequences(caplog: pytest.LogCaptureFixture) -> None:
+    event_log = EventLog()
+    event_log.record("a program named \x1b]0;evil\x07\n was lost")
+    assert caplog.messages == [event_log.events[0].text] == ["a program named ?]0;evil?? was lost"]

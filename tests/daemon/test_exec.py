@@ -84,6 +84,11 @@ def test_a_program_that_does_not_exist_is_named(named: list[Nic]) -> None:
     assert done.stderr == "softnic exec: there is no program no-such-program\n"
 
 
+def test_names_of_nodes_are_printed_for_programs_that_read_the_file_of_hosts(named: list[Nic]) -> None:
+    done = subprocess.run([*COMMAND, "--nic", named[0].path, "--hosts"], capture_output=True, text=True, check=True)
+    assert done.stdout == "10.77.0.1\tnode0 node0.softnic\n10.77.0.2\tnode1 node1.softnic\n"
+
+
 def test_install_needs_a_nic(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     import softnic

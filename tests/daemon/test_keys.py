@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from softnic import codecs, socket
+from softnic.capture import reader
+from softnic.commands.capture import recording
+from softnic.ipc import control
+from softnicd.config import ConfigError
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 from tests.daemon.test_config import MINIMAL, configured
-from tests.facades.capture import reader
-from tests.facades.commands import recording
-from tests.facades.daemon import ConfigError
-from tests.facades.ipc import control
 
 DIGITS = "0123456789abcdef" * 4
 

@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
+from softnic.ipc import control
+from softnic.ipc.client import Client
+from softnicd.config import Config
+from softnicd.daemon import Daemon
+from softnicd.selector import Selector
 from tests.daemon.nics import WAIT_S, Nic, free_port, paused, serving
-from tests.facades.daemon import Config, Daemon, Selector
-from tests.facades.ipc import Client, control
 
 
 @contextlib.contextmanager

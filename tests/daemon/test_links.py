@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs, socket
+from softnic.ipc import control
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
-from tests.facades.ipc import control
 
 LOSSY = (
     *("--offload", "0x28=bounded:10", "--rate", "1gbit", "--delay", "200us", "--jitter", "50us", "--loss", "1%"),

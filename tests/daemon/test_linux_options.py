@@ -221,3 +221,29 @@ def test_what_arrived_before_a_reset_can_be_read(nics: list[Nic]) -> None:
         assert read_all(b, len(data)) == data
         with pytest.raises(ConnectionResetError):
             b.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("level", "name", "default", "value", "kept"),
+    [
+        (socket.IPPROTO_TCP, socket.TCP_SYNCNT, 6, 3, 3),
+        (socket.IPPROTO_TCP, socket.TCP_LINGER2, 60, 200, 120),
+        (socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, 0, 1, 1152),
+        (socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, 0, 1 << 20, 1 << 20),
+        (socket.IPPROTO_IP, 10, 1, 2, 2),  # IP_MTU_DISCOVER
+        (socket.IPPROTO_IP, 11, 0, 255, 1),  # IP_RECVERR
+    ],
+)
+def test_options_without_effect_are_kept(
+    nics: list[Nic], level: int, name: int, default: int, value: int, kept: int
+) -> None:
+    with socket.socket(nic=nics[0].path) as s:
+        assert s.getsockopt(level, name) == default
+        s.setsockopt(level, name, value)
+        assert s.getsockopt(level, name) == kept
+        s.bind((nics[0].ip, 0))  # the NIC has it now
+        assert s.getsockopt(level, name) == kept
+        with socket.socket(fileno=os.dup(s.fileno()), nic=nics[0].path) as same:
+            assert same.getsockopt(level, name) == kept
+    with socket.socket(nic=nics[0].path) as s, pytest.raises(OSError, match="syn_count is a number from 1 to 127"):
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_SYNCNT, 0)

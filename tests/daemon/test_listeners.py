@@ -7,11 +7,18 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic
+from softnic.cluster.nic_process import read_stats
+from softnic.ipc import control
+from tests.daemon.nics import WAIT_S, Nic, read_all, until
+
+
+def connections(nic: Nic) -> list[control.StreamInfo]:
+    return [info for info in read_stats(Path(nic.path)).streams if info.peer]
 
 
 def test_a_listener_is_readable_when_a_connection_waits_and_never_writable(nics: list[Nic]) -> None:
@@ -26,6 +33,20 @@ def test_a_listener_is_readable_when_a_connection_waits_and_never_writable(nics:
         assert poll.poll(0) == []
 
 
+def test_a_backlog_of_none_admits_one(nics: list[Nic]) -> None:
+    """As in Linux, though the descriptor has space for more."""
+    before = nics[1].counters()["dropped_backlog"]
+    with nics[1].server(backlog=0) as listening, socket.socket(nic=nics[0].path) as second:
+        with nics[0].connect(listening.getsockname()):
+            second.setblocking(False)
+            assert second.connect_ex(listening.getsockname()) == errno.EINPROGRESS
+            until(lambda: nics[1].counters()["dropped_backlog"] > before)
+            assert [info.state for info in connections(nics[0])].count("SYN-SENT") == 1
+            listening.accept()[0].close()
+        with nics[0].connect(listening.getsockname()):
+            listening.accept()[0].close()
+
+
 def test_a_listener_that_was_shut_down_accepts_nothing(nics: list[Nic]) -> None:
     with nics[1].server() as listening:
         address = listening.getsockname()
@@ -35,6 +56,41 @@ def test_a_listener_that_was_shut_down_accepts_nothing(nics: list[Nic]) -> None:
         assert caught.value.errno == errno.EINVAL
         with pytest.raises(ConnectionRefusedError):
             nics[0].connect(address)
+
+
+def test_what_reads_a_listener_s_descriptor_loses_no_connection(nics: list[Nic]) -> None:
+    """Unless it takes bytes of the peer with it, which are then missing: that connection is reset."""
+    with nics[1].server() as listening:
+        copy = os.dup(listening.fileno())
+        with nics[0].connect(listening.getsockname()) as client:
+            assert select.select([listening], [], [], WAIT_S)[0]
+            assert len(os.read(copy, 64)) == 1
+            accepted, peer = listening.accept()
+            with accepted:
+                assert peer == client.getsockname()
+                client.sendall(b"and its bytes")
+                assert read_all(accepted, 13) == b"and its bytes"
+        with nics[0].connect(listening.getsockname()) as lost, nics[0].connect(listening.getsockname()) as client:
+            lost.sendall(b"gone")
+            client.sendall(b"stays")
+            until(lambda: {(4, 0), (5, 0)} <= {(i.bytes_received, i.receive_queue) for i in connections(nics[1])})
+            assert os.read(copy, 64)
+            with pytest.raises(ConnectionResetError):
+                lost.recv(1)
+            accepted, _ = listening.accept()
+            with accepted:
+                assert read_all(accepted, 5) == b"stays"
+        os.close(copy)
+
+
+def test_nothing_is_written_into_a_listener(nics: list[Nic]) -> None:
+    with nics[1].server() as listening:
+        copy = os.dup(listening.fileno())
+        with pytest.raises(BrokenPipeError):
+            os.write(copy, b"junk")
+        os.close(copy)
+        with nics[0].connect(listening.getsockname()):
+            listening.accept()[0].close()
 
 
 def test_unaccepted_connections_are_reset_when_the_program_dies(nics: list[Nic]) -> None:

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from softnic.ipc import control
 from tests.daemon.nics import Nic, free_port, until
-from tests.facades.ipc import control
 
 
 @contextlib.contextmanager

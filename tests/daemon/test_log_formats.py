@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
+from softnicd.event_log import EventLog
+from softnicd.log import JournalHandler, JsonFormatter, NonBlockingStreamHandler
 from tests.daemon.nics import WAIT_S, Nic, free_port
-from tests.facades.daemon import EventLog, JournalHandler, JsonFormatter, NonBlockingStreamHandler
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "monitoring.md").read_text()
 
@@ -67,7 +68,7 @@ def test_topics_and_tracebacks_are_fields(log: logging.Logger) -> None:
     os.close(writing)
     with os.fdopen(reading) as said:
         first, second, *_ = (json.loads(line) for line in said)
-    assert (first["topic"], first["message"], first["nic"]) == ("peers lost", 'a "peer"\nis lost', "n%s\n")
+    assert (first["topic"], first["message"], first["nic"]) == ("peers lost", 'a "peer"?is lost', "n%s\n")
     assert second["traceback"].endswith("RuntimeError: planted")
     assert second["level"] == "error"
     assert set(first) | set(second) <= set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))

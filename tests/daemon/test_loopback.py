@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from softnic import socket
+from softnic.ipc import control
 from tests.daemon.nics import WAIT_S, Nic, read_all
-from tests.facades.ipc import control
 
 
 @pytest.fixture

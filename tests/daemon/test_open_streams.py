@@ -6,8 +6,10 @@ import socket as plain
 
 import pytest
 
+from softnic.ipc import control
+from softnic.ipc.client import Client
+from softnic.ipc.control import NIC_CODEC, SOL_NIC
 from tests.daemon.nics import Nic
-from tests.facades.ipc import NIC_CODEC, SOL_NIC, Client, control
 
 ANY = "0.0.0.0"
 
@@ -28,15 +30,15 @@ def test_a_stream_is_bound_connected_and_asked_by_its_number(nics: list[Nic]) ->
         second.call(control.Listen(number, 5))
         connecting, other = opened(first)
         with connecting:
-            connecting.send(b"x")  # what Connect says that the NIC shall discard
-            first.call(control.Connect(nics[1].ip, port, other, 1))
-            record, fds, _, _ = plain.recv_fds(listening, control.ACCEPTED.size, 1)
+            connecting.send(b"x")  # what waits at Connect is discarded
+            first.call(control.Connect(nics[1].ip, port, other))
+            mark, fds, _, _ = plain.recv_fds(listening, 100, 1)
             accepted = plain.socket(fileno=fds[0])
             with accepted:
+                record = accepted.recv(control.ACCEPTED.size)
                 peer = second.call(control.QueryStream(control.ACCEPTED.unpack(record)[0])).peer
-                assert peer == first.call(control.QueryStream(other)).local
+                assert (mark, peer) == (control.ACCEPT_MARK, first.call(control.QueryStream(other)).local)
                 connecting.sendall(b"whole")
-                assert accepted.recv(len(control.ACCEPT_MARK)) == control.ACCEPT_MARK
                 assert accepted.recv(100) == b"whole"
     first.close()
     second.close()

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -17,16 +19,23 @@ from pathlib import Path
 import pytest
 
 from softnic import preload
+from softnic.cluster.nic_process import read_stats
+from softnicd.process_monitor import state_of
 from tests import needs
-from tests.daemon.nics import WAIT_S, Nic
-from tests.facades.cluster import read_stats
+from tests.daemon.nics import WAIT_S, Nic, free_port, paused, until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = (
     *("names", "loopback", "ignored", "tags", "transfers", "nonblocking", "options"),
     *("shared_ports", "processes", "threads", "both_families", "others"),
 )
-RARE = ("lingering", "rare_transfers", "resolving", "six_options")
+RARE = ("lingering", "rare_transfers", "copies", "queued_output", "no_descriptors", "resolving", "six_options")
+LIKE_LINUX = (
+    *("kept_options", "options_of_linux", "accepted_options", "no_family"),
+    *("states", "empty_parts", "interfaces", "reconnected", "send_buffers"),
+)
+USERS = ("other_user", "other_root", "other_nic", "not_inherited", "lingering")
+_changes_its_user = pytest.mark.skipif(os.geteuid() != 0, reason="only root changes its user")
 
 
 def run(nic: Nic, *command: str) -> subprocess.CompletedProcess[str]:
@@ -73,11 +82,114 @@ def test_rare_calls(nics: list[Nic], name: str) -> None:
     assert done.stdout == "done\n", done.stderr
 
 
-def test_a_child_of_vfork_leaves_its_parent_s_connection_alone(nics: list[Nic], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LIKE_LINUX)
+def test_options_and_rare_states(nics: list[Nic], name: str) -> None:
+    done = run(nics[0], sys.executable, "-S", "-m", "tests.daemon.preloaded_options", name, nics[0].ip, nics[1].ip)
+    assert done.stdout == "done\n", done.stderr
+
+
+@_changes_its_user
+@pytest.mark.parametrize("name", USERS)
+def test_servers_that_change_their_user(nics: list[Nic], name: str) -> None:
+    done = run(nics[0], sys.executable, "-S", "-m", "tests.daemon.preloaded_users", name, nics[0].ip, nics[1].ip)
+    assert done.stdout == "done\n", done.stderr
+
+
+@contextmanager
+def waiting(nic: Nic, module: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that waits for a line. It has to end well."""
+    with subprocess.Popen(
+        [sys.executable, "-S", "-m", f"tests.daemon.{module}", name, nic.ip, nic.ip],
+        env=preload.environment(nic.path),
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == b"ready\n"
+            yield program
+            assert program.communicate(timeout=WAIT_S)[0] == b"done\n"
+        finally:
+            program.kill()
+
+
+def answer(program: subprocess.Popen[bytes]) -> None:
+    assert program.stdin is not None
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+
+
+@pytest.fixture
+def own_nic(tmp_path: Path) -> Iterator[Nic]:
+    """A NIC that a test stops."""
+    nic = Nic(tmp_path, 0, [free_port()])
+    nic.start()
+    yield nic
+    nic.stop()
+
+
+@pytest.mark.parametrize("module", ["preloaded_options", pytest.param("preloaded_users", marks=_changes_its_user)])
+def test_a_nic_that_was_started_again(own_nic: Nic, module: str) -> None:
+    with waiting(own_nic, module, "restarted") as program:
+        assert own_nic.stop() == 0
+        own_nic.start()
+        answer(program)
+
+
+def test_a_process_that_is_stopped_while_it_asks_the_nic(own_nic: Nic) -> None:
+    with waiting(own_nic, "preloaded_calls", "continued") as program:
+        process = Path(f"/proc/{program.pid}")
+
+        def asks() -> bool:
+            call = (process / "syscall").read_text().split()
+            return call[0].isdigit() and int(call[1], 16) >= 500  # on its control connection
+
+        with paused(own_nic):
+            answer(program)
+            until(asks)
+            program.send_signal(signal.SIGSTOP)
+            until(lambda: state_of(program.pid) == "T")
+            program.send_signal(signal.SIGCONT)
+            until(lambda: program.poll() is not None or asks())
+
+
+def compiled(name: str, directory: Path) -> Path:
+    """Compile a program in C, and return its path."""
     compiler = shutil.which("cc") or needs.skip("not installed: cc (apt-get install gcc)")
-    program = tmp_path / "vfork"
-    subprocess.run([compiler, "-o", program, ROOT / "tests" / "daemon" / "programs" / "vfork.c"], check=True)
-    done = run(nics[0], str(program))
+    program = directory / name
+    subprocess.run([compiler, "-o", program, ROOT / "tests" / "daemon" / "programs" / f"{name}.c"], check=True)
+    return program
+
+
+@_changes_its_user
+def test_a_process_that_changes_its_user_and_starts_another_program(nics: list[Nic], tmp_path: Path) -> None:
+    if private := [each for each in preload.library().parents if not each.stat().st_mode & stat.S_IXOTH]:
+        needs.skip(f"the other user cannot open the preloaded library: chmod o+x {private[0]}")
+    program = str(compiled("inherited", tmp_path))
+    done = run(nics[0], sys.executable, "-S", "-m", "tests.daemon.preloaded_users", "same_process", nics[0].ip, program)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_the_end_of_a_stream_is_read_without_asking_the_nic(nics: list[Nic]) -> None:
+    code = """if True:
+        import socket, sys
+        with socket.create_server((sys.argv[1], 0)) as listening:
+            client = socket.create_connection(listening.getsockname())
+            accepted, _ = listening.accept()
+            client.shutdown(socket.SHUT_WR)
+            print([accepted.recv(1) for _ in range(int(sys.argv[2]))][-1])
+    """
+    requests = []
+    for reads in (1, 20):
+        before = nics[0].counters()["control_requests"]
+        assert run(nics[0], sys.executable, "-S", "-c", code, nics[0].ip, str(reads)).stdout == "b''\n"
+        requests.append(nics[0].counters()["control_requests"] - before)
+    assert requests[0] == requests[1]
+
+
+def test_a_child_of_vfork_leaves_its_parent_s_connection_alone(nics: list[Nic], tmp_path: Path) -> None:
+    done = run(nics[0], str(compiled("vfork", tmp_path)))
     assert done.stdout == "2 sockets, 0 descriptors more\n", done.stderr
 
 
@@ -96,6 +208,20 @@ def test_libraries_that_are_preloaded_already_stay() -> None:
     assert preload.environment("n", {"LD_PRELOAD": "a.so:b.so"})["LD_PRELOAD"].split() == [own, "a.so", "b.so"]
     twice = preload.environment("m", preload.environment("n", {"A": "1"}))
     assert twice == {"A": "1", "LD_PRELOAD": own, "SOFTNIC_NIC": "m"}
+
+
+@pytest.mark.parametrize("path", ["/opt/my apps/s.so", "/opt/a:b/s.so", "/opt/$LIB/s.so"])
+def test_a_path_that_the_loader_would_split_is_refused(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The loader would ignore the library, and the program use the kernel's sockets."""
+    monkeypatch.setattr(preload, "library", lambda: Path(path))
+    with pytest.raises(OSError, match=r"cannot be preloaded: LD_PRELOAD takes no path with a space"):
+        preload.environment("nic.sock", {})
+
+
+def test_a_control_socket_whose_path_is_too_long_is_refused() -> None:
+    assert preload.environment("n" * 107, {})["SOFTNIC_NIC"] == "n" * 107
+    with pytest.raises(OSError, match="107 bytes at most"):
+        preload.environment("n" * 108, {})
 
 
 def test_programs_that_do_not_call_the_c_library_are_known(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pytest
 
 import softnic
+from softnic.ipc import control
+from softnic.ipc import regions as memory
 from tests.daemon.nics import Nic, running
-from tests.facades.ipc import control
-from tests.facades.ipc import regions as memory
 
 Floats = npt.NDArray[np.float32]
 

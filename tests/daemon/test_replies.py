@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from softnic.ipc import control
+from softnic.ipc.client import Client
 from tests.daemon.nics import WAIT_S, Nic, paused, until
-from tests.facades.ipc import Client, control
 
 
 def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.daemon import Config, Daemon, Selector
-from tests.facades.packet import ipv4
+from softnic.packet import ipv4
+from softnicd.config import Config
+from softnicd.daemon import Daemon
+from softnicd.selector import Selector
 
 OWN, PEER = (ipv4.address("10.77.0.1"), 80), (ipv4.address("10.77.0.2"), 40_000)
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.facades.daemon import AT_ONCE, NEVER, Selector
+from softnicd.selector import AT_ONCE, NEVER, Selector
 
 
 class Pipe:

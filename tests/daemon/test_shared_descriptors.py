@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from softnic.cluster.nic_process import read_stats
+from softnic.ipc import control
 from tests.daemon.nics import WAIT_S, Nic, read_all, running, until
-from tests.facades.cluster import read_stats
-from tests.facades.ipc import control
 
 
 @pytest.fixture

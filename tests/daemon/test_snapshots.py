@@ -8,10 +8,11 @@ from contextlib import ExitStack
 import pytest
 
 import softnic
+from softnic.commands.waits import collective_lines
+from softnic.ipc import control
+from softnic.ipc.work_queue import WorkCompletion
 from tests.daemon.nics import Nic, pair, read_all, running, until
 from tests.daemon.test_collectives import group
-from tests.facades.commands import collective_lines
-from tests.facades.ipc import WorkCompletion, control
 
 
 @pytest.fixture(scope="module")

@@ -295,8 +295,8 @@ def test_an_option_s_value_is_an_integer_or_bytes() -> None:
 def test_the_error_names_an_unsupported_option() -> None:
     with socket.socket() as s:
         for call in (s.getsockopt, lambda level, name: s.setsockopt(level, name, 1)):
-            with pytest.raises(OSError, match="no option TCP_SYNCNT at level IPPROTO_TCP") as caught:
-                call(socket.IPPROTO_TCP, socket.TCP_SYNCNT)
+            with pytest.raises(OSError, match="no option TCP_FASTOPEN at level IPPROTO_TCP") as caught:
+                call(socket.IPPROTO_TCP, socket.TCP_FASTOPEN)
             assert caught.value.errno == errno.ENOPROTOOPT
             with pytest.raises(OSError, match="no option SO_BINDTODEVICE at level SOL_SOCKET"):
                 call(socket.SOL_SOCKET, socket.SO_BINDTODEVICE)

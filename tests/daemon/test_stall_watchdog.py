@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from softnic.ipc import control
+from softnicd.process_monitor import state_of
 from tests.daemon.nics import WAIT_S, Nic, free_port, serving, until
-from tests.facades.daemon import state_of
-from tests.facades.ipc import control
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANTED = """
 import sys, time
 sys.path.insert(0, {root!r})
-from tests.facades.daemon import Daemon, main
+from softnicd.__main__ import main
+from softnicd.daemon import Daemon
 
 def hang(*_):
     {hang}
@@ -33,7 +34,7 @@ sys.exit(main())
 
 STARVED = """
 import asyncio, os, threading, time
-from tests.facades.daemon import StallWatchdog
+from softnicd.stall_watchdog import StallWatchdog
 
 def wait():
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))

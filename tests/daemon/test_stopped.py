@@ -10,9 +10,10 @@ import sys
 
 import pytest
 
+from softnic.ipc import control
+from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
+from softnicd.process_monitor import ProcessMonitor, state_of
 from tests.daemon.nics import Nic, running, until
-from tests.facades.daemon import POLL_INTERVAL_S, ProcessMonitor, state_of
-from tests.facades.ipc import control
 
 TIMEOUT_S = 4.0
 

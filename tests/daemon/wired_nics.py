@@ -6,34 +6,28 @@ import array
 import asyncio
 import contextlib
 import socket
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tests.facades.daemon import (
-    AT_ONCE,
-    Config,
-    Daemon,
-    Selector,
-    cut_only,
-    fast_turn_of,
-    poller_of,
-    reply_to,
-    restart_numbers,
-    wire_of,
-)
-from tests.facades.flow_state import state_of
-from tests.facades.ipc import control
-from tests.facades.link import VxlanLink
+from softnic._native import lib
+from softnic.ipc import control
+from softnic.link.udp import VxlanLink
+from softnicd.config import Config
+from softnicd.daemon import Daemon
+from softnicd.selector import Selector
+from tests.tcp.flow_state import state_of
 
 IPS = ("10.77.0.1", "10.77.0.2")
 PORT = 7000
 TURN_S = 1e-3
 TOS = 0x28
-ELSEWHERE = ("rcv.received", "rcv._chunk", "snd.buffer._memory", "snd.buffer.memory_size", "nic.", "readable_notified")
-"""Fields that say where bytes are kept, or that only Python's turns use."""
-Mode = Literal["whole", "steps", "cuts", "python"]
-"""Turns in C; turns of Python with the steps of C; the same for a link that is not the plain wire; Python alone."""
-OFF = ("fast_path", "rcv._chunk_used")
+ELSEWHERE = ("rcv.buffer", "rcv.received", "snd.buffer._memory", "snd.buffer.memory_size", "nic.", "readable_notified")
+"""Fields that say where bytes are kept."""
+Mode = Literal["whole", "link", "python"]
+"""Frames go from C to the kernel; they pass the link in Python; and TCP's decisions in Python take every segment."""
+OFF = ("fast_path",)
 
 
 class _Daemon(Daemon):
@@ -44,36 +38,54 @@ class _Daemon(Daemon):
 
 
 class WiredNics:
-    """Two NICs, wired to each other, with one connection at first; `loopback`: of the first one to itself."""
+    """Two NICs, wired to each other, with one connection at first; `loopback`: of the first one to itself. `key`
+    encrypts the wire."""
 
-    def __init__(self, directory: Path, mode: Mode, rate: str | None = None, *, loopback: bool = False) -> None:
-        self._rate = rate
+    def __init__(
+        self,
+        directory: Path,
+        mode: Mode,
+        emulation: Mapping[str, str] | None = None,
+        *,
+        loopback: bool = False,
+        key: str = "",
+    ) -> None:
+        self._emulation, self._key = dict(emulation or {}), key
         self._nic_of = (0, 0) if loopback else (0, 1)
         """By side of the connection."""
-        self._whole = mode == "whole"
         self.loops: list[asyncio.AbstractEventLoop] = []
         self.daemons = [self._daemon(directory, index, mode) for index in range(2)]
         for index, daemon in enumerate(self.daemons):
-            other = wire_of(self.daemons[1 - index])
+            other = self.daemons[1 - index]._wire
             assert isinstance(other, VxlanLink)
             daemon.add_peer(self.daemons[1 - index].config.address, other.address)
-            restart_numbers(daemon)
+            daemon.streams.table._last = daemon.regions._last = 0
         self.ends: list[socket.socket] = []
         self.read = [bytearray(), bytearray()]
-        self.turns_in_c = self.turns_in_python = 0
+        self.turns = self.attended = 0
+        """Turns taken, and those in which Python served ports and collectives."""
         self.streams = self.connect()
 
     def _daemon(self, directory: Path, index: int, mode: Mode) -> _Daemon:
         control_at = str(directory / f"{index}{mode}")
         config = Config(
             ip=IPS[index], control=control_at, seed=index, wire="127.0.0.1:0", offloads={hex(TOS): "bounded:10"},
-            fast_path=mode != "python", emulation={"rate": self._rate} if self._rate else {},
+            emulation=self._emulation, key=self._key,
         )  # fmt: skip
         selector = Selector()
         self.loops.append(asyncio.SelectorEventLoop(selector))
         daemon = _Daemon(config, self.loops[-1], selector)
-        if mode == "cuts":
-            cut_only(daemon)
+        tcp, turn = daemon.host.tcp, daemon.turn_in_c
+        tcp.config = replace(tcp.config, fast_path=mode != "python")
+        turn._direct = mode == "whole"
+        turn.settle()
+        attend = turn.on_attend
+
+        def attended(now: float) -> None:
+            self.attended += 1
+            attend(now)
+
+        turn.on_attend = attended  # type: ignore[method-assign]
         return daemon
 
     def close(self) -> None:
@@ -92,31 +104,31 @@ class WiredNics:
                 daemon.time += TURN_S
 
     def _turn(self, daemon: _Daemon) -> None:
-        fast, poller = fast_turn_of(daemon), poller_of(daemon)
         for _ in range(50):
-            events, due = poller.poll(0), AT_ONCE
-            if fast is not None and self._whole and fast.can_run:
-                self.turns_in_c += 1
-                left, due = fast.step(events)
-                if not left and due > daemon.time:
-                    if not events:
-                        return
-                    continue
-                events = left
-            self.turns_in_python += 1
-            if daemon.turn(events) > daemon.time and not poller.poll(0):
+            events = daemon._selector.epoll.poll(0)
+            self._turn_with(daemon, events)
+            if not events and lib.sn_turn_due(daemon.turn_in_c.c) > daemon.time:
                 return
 
+    def _turn_with(self, daemon: _Daemon, events: list[tuple[int, int]]) -> None:
+        turn = daemon.turn_in_c
+        for index, (fd, mask) in enumerate(events):
+            turn.c.fds[index], turn.c.masks[index] = fd, mask
+        turn.c.event_count = len(events)
+        self.turns += 1
+        turn.settle()
+        lib.sn_turn_step(turn.c, daemon.time)
+        left = [(turn.c.fds[index], turn.c.masks[index]) for index in range(turn.c.event_count)]
+        turn.c.event_count = 0
+        if left or turn.c.failed or turn.c.timers_at <= daemon.time:
+            daemon.turn(left)
+
     def turn_with(self, index: int, events: list[tuple[int, int]]) -> None:
-        """Take a turn of a NIC with these events: in C first, in mode "whole"."""
-        daemon = self.daemons[index]
-        fast = fast_turn_of(daemon)
-        if fast is not None and self._whole and fast.can_run:
-            events, _ = fast.step(events)
-        daemon.turn(events)
+        """Take a turn of a NIC with these events."""
+        self._turn_with(self.daemons[index], events)
 
     def call(self, side: int, request: control.Request, fd: int | None = None) -> control.Reply:
-        reply = reply_to(self.daemons[self._nic_of[side]], control.encode(request), fd, self)
+        reply = self.daemons[self._nic_of[side]].server._reply(memoryview(control.encode(request)), fd, 0, self)
         assert not isinstance(reply, control.Failed), reply.message
         return reply
 
@@ -136,10 +148,10 @@ class WiredNics:
         assert isinstance(opened, control.Opened)
         self.turn(20)
         listening = self.ends[first]
-        record, rights, _, _ = listening.recvmsg(control.ACCEPTED.size, socket.CMSG_LEN(4))
+        _, rights, _, _ = listening.recvmsg(len(control.ACCEPT_MARK), socket.CMSG_LEN(4))
         accepted = socket.socket(fileno=array.array("i", rights[0][2])[0])
         accepted.setblocking(False)
-        assert accepted.recv(1) == control.ACCEPT_MARK
+        record = accepted.recv(control.ACCEPTED.size)
         self.ends.append(accepted)
         self.turn(5)
         return opened.stream, control.ACCEPTED.unpack(record)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -13,9 +14,11 @@ import msgspec
 import pytest
 
 from softnic import codecs
+from softnic.doctor import host, probes, running, speed
+from softnic.doctor.listener import ProbeListener
+from softnic.ipc import control
+from softnic.model.parameters import CodecFigures, Machine
 from tests.commands.conftest import environment
-from tests.facades.doctor import CodecFigures, Machine, ProbeListener, host, probes, running, speed
-from tests.facades.ipc import control
 
 INFO = control.NicInfo(control.VERSION, "node0", "10.77.0.1", "", 1500, "fill", {}, [], 1)
 QUICK = CodecFigures(betas=(8.0,), alpha=0.95, encode_bytes_s=2e9, decode_bytes_s=2e9)
@@ -78,11 +81,21 @@ def test_a_nic_of_another_version_and_one_that_does_not_answer() -> None:
 def test_a_codec_pays_on_a_slow_link_and_not_on_a_fast_one() -> None:
     [slow] = [each.text for each in speed.check(HERE, 1e9) if each.check == "advice"]
     [fast] = [each.text for each in speed.check(HERE, 1e12) if each.check == "advice"]
-    assert "take rht:4" in slow
-    assert "no codec pays" in fast
+    for text in (slow, fast):
+        assert text.startswith("gradients by rht:4, weights exactly; over ")
+    assert "over 1 Gbit/s compression pays: an all-reduce of 100 MB between 2 hosts takes " in slow
+    assert "compression does not pay with these cores" in fast
     slower = replace(QUICK, encode_bytes_s=1e7)
     [weak] = [each.text for each in speed.check(replace(HERE, codecs={"rht:4": slower}), 1e9) if each.check == "advice"]
-    assert "no codec pays" in weak
+    assert "does not pay" in weak
+
+
+def test_the_load_beside_which_codecs_were_measured_is_said() -> None:
+    quiet, busy = (next(each for each in speed.check(HERE, 1e9, load) if each.check == "codec") for load in (0.0, 1e4))
+    assert re.search(r"^rht:4: encodes 2\.0, .* measured for 2 s beside a load of 0\.0 on \d+ cores$", quiet.text)
+    assert (quiet.level, busy.level) == ("ok", "note")
+    assert "look slower" in busy.why
+    assert "when the host is idle" in busy.fix
 
 
 def test_answers_are_never_longer_than_questions() -> None:

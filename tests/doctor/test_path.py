@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from softnic.cluster.netns_lab.host import WIRE_PORT, NetnsHost, join
+from softnic.doctor import path
+from softnic.doctor.findings import Finding, exit_code
+from softnic.doctor.listener import ProbeListener
 from tests import needs
-from tests.facades.doctor import Finding, ProbeListener, exit_code, path
-from tests.facades.netns_lab import WIRE_PORT, NetnsHost, join
 
 pytestmark = needs.hosts
 KEY = bytes(range(32))

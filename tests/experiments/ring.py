@@ -8,17 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tests.facades.train import (
-    BulkAllreduce,
-    DataSet,
-    Floats,
-    Iteration,
-    NumpyReplica,
-    RankOutcome,
-    Strategy,
-    TrainingPlan,
-    train,
-)
+from softnic.experiments.data import DataSet, Floats
+from softnic.experiments.numpy_replica import NumpyReplica
+from softnic.experiments.strategies import BulkAllreduce, Strategy
+from softnic.experiments.timeline import Iteration
+from softnic.experiments.trainer import RankOutcome, TrainingPlan, train
 
 RoundTrip = Callable[[Floats], Floats]
 """Returns floats as they arrive after crossing a link."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.train import HIDDEN, Classifier, MomentumSgd
+from softnic.experiments.numpy_models import HIDDEN, Classifier
+from softnic.experiments.numpy_replica import MomentumSgd
 
 
 def small(seed: int = 0) -> Classifier:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.facades.train import DataError, batches, digits, load, mnist, read_idx
+from softnic.experiments.data import DataError, batches, digits, load, mnist, read_idx
 
 
 def idx(array: npt.NDArray[np.uint8]) -> bytes:

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from softnic import is_registered
-from tests.facades.train import LAYERS, WIDTH, MomentumSgd, Perceptron, numpy_models, synthetic
+from softnic.experiments import numpy_models
+from softnic.experiments.data import synthetic
+from softnic.experiments.numpy_models import LAYERS, WIDTH, Perceptron
+from softnic.experiments.numpy_replica import MomentumSgd
 
 
 def test_layers_are_square_and_without_biases() -> None:

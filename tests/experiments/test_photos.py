@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from softnic.experiments import photos
+from softnic.experiments.data import DataError
 from tests import needs
-from tests.facades.compare import photos
-from tests.facades.train import DataError
 
 SHAPE = (photos.CHANNELS, photos.SIDE, photos.SIDE)
 

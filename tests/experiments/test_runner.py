@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.facades.train import ChildProcess, MeasurementError, RankPool
+from softnic.experiments.runner import RankPool
+from softnic.measure.child_process import ChildProcess
+from softnic.measure.report import MeasurementError
 
 REPORT = "import json, sys; report = lambda **values: print(json.dumps(values), flush=True)\n"
 DONE = "report(done=1)"

@@ -7,23 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.facades.train import (
+from softnic.experiments import numpy_models
+from softnic.experiments.data import Floats, synthetic
+from softnic.experiments.numpy_models import DenseNetwork
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.strategies import (
     Aggregator,
     BulkAllreduce,
     CommunicatorLegs,
-    DenseNetwork,
-    Floats,
-    MomentumSgd,
-    NumpyReplica,
     Overlapped,
     Pending,
     Strategy,
     StrategyName,
-    Timeline,
     Worker,
-    numpy_models,
-    synthetic,
 )
+from softnic.experiments.timeline import Timeline
 
 
 class Journal(NumpyReplica):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.facades.train import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
+from softnic.experiments.timeline import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
 
 
 def clock(*moments: float) -> Callable[[], float]:

@@ -10,8 +10,8 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from tests.facades.compare import torch_models  # noqa: E402
-from tests.facades.train import DataError  # noqa: E402
+from softnic.experiments import torch_models  # noqa: E402
+from softnic.experiments.data import DataError  # noqa: E402
 
 SIZES = {"hdc": 1149010, "convnet": 395386, "resnet": 308074, "transformer": 437888}
 

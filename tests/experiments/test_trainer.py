@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic.experiments.data import DataSet, Floats, digits
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.numpy_replica import MomentumSgd
+from softnic.experiments.trainer import TrainingPlan, train
 from tests.experiments.ring import Rank, Ring, train_together
-from tests.facades.train import Classifier, DataSet, Floats, MomentumSgd, TrainingPlan, digits, train
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from softnic.ipc import control
 from tests.daemon.nics import Nic, free_port, read_all, serving
-from tests.facades.ipc import control
 
 NODES = 4
 BYTES = 2_000_000

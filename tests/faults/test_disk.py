@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from softnic.capture.reader import read
+from softnic.cluster.nic_process import read_stats
 from tests.daemon.nics import WAIT_S, pair, read_all, running, until
-from tests.facades.capture import read
-from tests.facades.cluster import read_stats
 
 LIMIT = 100_000
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from softnic.cluster.nic_process import read_stats
+from softnic.ipc import control
 from tests.daemon.nics import TOLD_S, WAIT_S, Nic, pair, read_all, running, until
-from tests.facades.cluster import read_stats
-from tests.facades.ipc import control
 from tests.slow import slow_after
 
 

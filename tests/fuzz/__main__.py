@@ -29,6 +29,7 @@ examples:
   python -m tests.fuzz options --unguided --runs 10000000
                                                        many mutations of all that, quickly
   python -m tests.fuzz pcapng --replay FILE            one input again, with what it breaks
+  python -m tests.fuzz pcapng --keep too-deep          one input to be checked in, whatever others do
   python -m tests.fuzz frames --minimize 40            the corpus that is checked in, from what runs have found
 """
 _UNGUIDED = "targets of the Python as they are, not instrumented: only mutations of the corpus, but many times as many"
@@ -48,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="targets at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="inputs to run once each")
+    parser.add_argument("--keep", type=Path, nargs="+", metavar="FILE", help="inputs to be checked in, by name")
     parser.add_argument("--minimize", type=int, metavar="N", help="choose at most so many inputs to be checked in")
     return parser.parse_args()
 
@@ -78,6 +80,9 @@ def main() -> int:
         if args.list:
             for target in targets:
                 console.print(f"{target.name:18}{target.what}", highlight=False)
+            return 0
+        if args.keep:
+            run.keep(targets[0], args.keep)
             return 0
         native = [target for target in targets if target.is_native]
         programs = build(native) if native else {}

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz.targets import BUILD, HERE, ROOT, Target
+from tests.library import SOURCES
 
 SANITIZERS = "address,undefined"
 FLAGS = (
@@ -43,11 +43,9 @@ def build(targets: Iterable[Target]) -> dict[str, Path]:
     clang = compiler()
     objects = BUILD / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    extension = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"][0]
-    sources = [ROOT / name for name in extension["sources"]]
-    shared = [Path(__file__), *(path for place in (ROOT, HERE) for path in (place / "native").glob("*.h"))]
+    shared = [Path(__file__), *(path for place in (ROOT, HERE) for path in (place / "native").rglob("*.h"))]
     newest_shared = max(path.stat().st_mtime for path in shared)
-    library = {source: objects / f"{source.stem}.o" for source in sources}
+    library = {source: objects / f"{source.stem}.o" for source in SOURCES}
     programs = {target.name: (target, BUILD / f"fuzz-{target.name}") for target in targets}
     flags = (*FLAGS, f"-fsanitize=fuzzer-no-link,{SANITIZERS}", "-c")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -76,7 +74,7 @@ def _is_fresh(path: Path, times: list[float]) -> bool:
 def _link(clang: str, target: Target, program: Path, library: dict[Path, Path]) -> None:
     """A target may include a file of native/ to look into it; then it stands for that file."""
     text = target.source.read_text()
-    objects = [str(out) for source, out in library.items() if f'#include "{source.name}"' not in text]
+    objects = [str(out) for source, out in library.items() if f'"{source.parent.name}/{source.name}"' not in text]
     codec = [f"-DFUZZ_CODEC={target.codec}"] if target.codec is not None else []
     flags = (*FLAGS, *codec, f"-fsanitize=fuzzer,{SANITIZERS}")
     _run(clang, *flags, str(target.source), *objects, "-lm", "-o", str(program))

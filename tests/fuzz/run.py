@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tests.fuzz import corpus
 from tests.fuzz.targets import BUILD, ROOT, Target
 
 MOST_BYTES = 2048
@@ -55,13 +55,13 @@ class Result:
 def fuzz(target: Target, program: Path | None, *, runs: int, seconds: int, seed: int, guided: bool = True) -> Result:
     """Feeds a target so many inputs (0: no limit), or for so long (0: no limit). `program` is that of a native one,
     which is always guided."""
-    _plant(target)
+    corpus.plant(target, target.seeds())
     artifacts = BUILD / "findings" / target.name
     artifacts.mkdir(parents=True, exist_ok=True)
     before = set(artifacts.iterdir())
     options = [f"-runs={runs or -1}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={artifacts}/"]
     options += ["-print_final_stats=1", "-reload=0", "-entropic=0", *_limits()]  # entropy takes a fifth of the time
-    command = [*_command(target, program, guided=guided), *options, str(target.found), str(target.corpus)]
+    command = [*_command(target, program, guided=guided), *options, str(target.found)]
     said, code, cpu_seconds = call(command)
     found = sorted(set(artifacts.iterdir()) - before)
     return result_of(target, said, code, cpu_seconds, found[0] if found else None, guided=guided or target.is_native)
@@ -98,16 +98,20 @@ def replay(target: Target, program: Path | None, inputs: list[Path]) -> tuple[bo
 
 
 def minimize(target: Target, program: Path | None, most: int) -> int:
-    """Makes the checked-in corpus as small as covers what all inputs of this machine do, and of `most` files: the
-    smallest. Returns their number."""
-    _plant(target)
+    """Makes the checked-in corpus as small as covers what all inputs of this machine do, and of `most` inputs, the
+    smallest, beside those with a name. Returns their number."""
+    corpus.plant(target, target.seeds())
     choose = _by_lines if program is None else partial(_by_merging, program)
-    chosen = {path.name: path.read_bytes() for path in sorted(choose(target), key=_size)[:most]}
-    for old in [path for path in target.corpus.iterdir() if _is_digest(path.name)]:
-        old.unlink()
-    for name, data in chosen.items():
-        (target.corpus / name).write_bytes(data)
-    return len(list(target.corpus.iterdir()))
+    named = {name: data for name, data in corpus.read(target).items() if name != corpus.name_of(data)}
+    chosen = [data for path in sorted(choose(target), key=_size) if (data := path.read_bytes()) not in named.values()]
+    found = {corpus.name_of(data): data for data in chosen[:most]}
+    corpus.write(target, found | named)
+    return len(found | named)
+
+
+def keep(target: Target, inputs: list[Path]) -> None:
+    """Adds inputs to the checked-in corpus under the names of their files."""
+    corpus.write(target, corpus.read(target) | {path.name: path.read_bytes() for path in inputs})
 
 
 def _size(path: Path) -> int:
@@ -120,8 +124,7 @@ def _by_merging(program: Path, target: Target) -> list[Path]:
     chosen.mkdir(parents=True, exist_ok=True)
     for old in chosen.iterdir():
         old.unlink()
-    places = [str(place) for place in (chosen, target.corpus, target.found)]
-    said, code, _ = call([str(program), "-merge=1", *_limits(), *places])
+    said, code, _ = call([str(program), "-merge=1", *_limits(), str(chosen), str(target.found)])
     if code:
         raise RuntimeError(f"{target.name}: the corpus cannot be merged\n{said[-3000:]}")
     return list(chosen.iterdir())
@@ -140,29 +143,16 @@ def _by_lines(target: Target) -> list[Path]:
         return trace
 
     feed(b"")
-    for path in sorted({*target.corpus.iterdir(), *target.found.iterdir()}, key=_size):
+    for path in sorted(target.found.iterdir(), key=_size):
         before, data = len(seen), path.read_bytes()
         sys.settrace(trace)
         try:
             feed(data)
         finally:
             sys.settrace(None)
-        if len(seen) > before and _is_digest(path.name):
+        if len(seen) > before:
             chosen.append(path)
     return chosen
-
-
-def _is_digest(name: str) -> bool:
-    """As libFuzzer names what it found. Those with a name tell of something that was mended."""
-    return re.fullmatch("[0-9a-f]{40}", name) is not None
-
-
-def _plant(target: Target) -> None:
-    """The directories, and the seeds in them."""
-    target.corpus.mkdir(parents=True, exist_ok=True)
-    target.found.mkdir(parents=True, exist_ok=True)
-    for data in target.seeds():
-        (target.found / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
 
 
 def _limits() -> list[str]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from softnic import codecs
-from tests.facades.codecs import PayloadHeader
-from tests.facades.ipc import control
-from tests.facades.packet import Flags
+from softnic.codecs.payload import PayloadHeader
+from softnic.ipc import control
+from softnic.packet.segment import Flags
 from tests.fuzz.targets import Target
 from tests.nic.harness import IP_A, IP_B, MAC_A, MAC_B, TOS, cut, floats, header
 
@@ -172,15 +172,17 @@ def _flow() -> Iterator[bytes]:
 
 
 def _turn() -> Iterator[bytes]:
-    """Streams to the peer and of the node to itself, answers, blocks and headers of collectives."""
+    """Streams to the peer and of the node to itself, answers, blocks and headers of collectives; sealed or not."""
     turn, write, near, read = b"\x02\x40\x00\xff", b"\x04\x00\x20", b"\x10\x00\x20", b"\x11\x00\x40"
     acknowledge = b"\x00\x00\x00\x00"
     data, block = b"\x00\x00\x00\x40" + bytes(range(64)), b"\x00\x00\x01\x40" + bytes(range(64))
     header = b"\x00\x00\x02\x10" + bytes([12, 0, 0, 0, 0x9A, 1, 1, 9]) + bytes(8)
-    for options in (0x10, 0x15, 0x20, 0x05):
+    hello, forged = b"\x01\x50" + bytes([72]) + bytes(79), b"\x01\x33" + bytes(51)
+    for options in (0x10, 0x15, 0x20, 0x05, 0x90, 0x95):
         start = bytes([options])
         yield start + (write + turn + acknowledge + turn) * 20
         yield start + (near + turn * 2 + read) * 20
+        yield start + (write + hello + acknowledge + turn + forged + data + turn) * 8
         yield start + b"\x06\x03\x01" + (near + turn * 2 + read) * 10 + b"\x06\x03\x00" + (near + turn * 2 + read) * 5
         yield start + (data + turn + b"\x05\x00\x40" + write + turn) * 20
         for kind in (0x40, 0x41, 0x42, 0x5A, 0x60, 0x62):
@@ -219,6 +221,12 @@ def _calls() -> Iterator[bytes]:
                 yield bytes([2 + call, call % 2, len(each)]) + each + b"\x20" + reply
         yield bytes([7, 0, 0, 0, 5]) + b"node1" + reply
         yield bytes([8, 0, 0, 0, 40]) + bytes(40) + reply
+    for name in ("node1", "n" * 1100):  # spaces that its names just fill, or just do not
+        reply = control.encode(control.Resolved(name, "10.77.0.2"))
+        for size in range(4, 16):
+            yield bytes([5, 0, len(addresses[0])]) + addresses[0] + bytes([size]) + reply
+            for call in (8, 9):
+                yield bytes([call, 0, 10, 77, size]) + bytes(size) + reply
     table = b"5000=bounded:10,6000=bfp:7"
     yield bytes([6, 0]) + struct.pack("<H", 6000) + bytes([len(table)]) + table
 

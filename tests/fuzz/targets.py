@@ -34,12 +34,12 @@ class Target:
 
     @property
     def corpus(self) -> Path:
-        """What is checked in."""
-        return CORPUS / self.name
+        """The file of inputs that are checked in, which tests/fuzz/corpus.py reads."""
+        return CORPUS / f"{self.name}.txt"
 
     @property
     def found(self) -> Path:
-        """What runs on this machine found, and the seeds."""
+        """The folder of what runs on this machine found, with the seeds and what is checked in."""
         return BUILD / "corpus" / self.name
 
     def feed(self) -> Callable[[bytes], None]:

@@ -16,9 +16,9 @@ import pytest
 
 from softnic import codecs
 from tests import needs
-from tests.fuzz import run
+from tests.fuzz import corpus, run, targets
 from tests.fuzz.run import MOST_BYTES, result_of
-from tests.fuzz.targets import ROOT, TARGETS
+from tests.fuzz.targets import ROOT, TARGETS, Target
 
 PYTHON = [name for name, target in TARGETS.items() if not target.is_native]
 SAID = """\
@@ -39,17 +39,62 @@ def test_every_input_we_keep(name: str) -> None:
     assert seeds
     for data in seeds:
         feed(data)
-    for path in sorted(target.corpus.iterdir()):
-        feed(path.read_bytes())
+    for data in corpus.read(target).values():
+        feed(data)
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_target_has_something_to_begin_with(name: str) -> None:
     target = TARGETS[name]
     assert len(set(target.seeds())) > 2
-    sizes = [path.stat().st_size for path in target.corpus.iterdir()]
-    assert sizes
-    assert max(sizes) <= MOST_BYTES
+    inputs = corpus.read(target)
+    assert inputs
+    assert max(map(len, inputs.values())) <= MOST_BYTES
+
+
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Target:
+    """A target whose inputs lie in a folder of the test."""
+    monkeypatch.setattr(targets, "CORPUS", tmp_path / "corpus")
+    monkeypatch.setattr(targets, "BUILD", tmp_path / "build")
+    return TARGETS["options"]
+
+
+def test_inputs_are_read_as_they_were_written(target: Target) -> None:
+    assert corpus.read(target) == {}
+    inputs = [bytes(range(256)), b"", b"'", b'"', b"\"'\\\n", b"b'' b''", b"text"]
+    named = {corpus.name_of(data): data for data in inputs} | {"too-deep": b"[[["}
+    corpus.write(target, named)
+    assert corpus.read(target) == named
+    assert list(corpus.read(target).values()) == sorted(named.values(), key=lambda data: (len(data), data))
+    text = target.corpus.read_bytes()
+    assert b"too-deep b'[[['\n" in text
+    corpus.write(target, dict(reversed(named.items())))
+    assert target.corpus.read_bytes() == text
+    target.corpus.write_bytes(text + b"print()\n")
+    with pytest.raises(ValueError, match=r"print\(\) is not an input"):
+        corpus.read(target)
+
+
+def test_an_input_is_checked_in_under_the_name_of_its_file(target: Target, tmp_path: Path) -> None:
+    corpus.write(target, {corpus.name_of(b"old"): b"old"})
+    (tmp_path / "cut-short").write_bytes(b"\2")
+    run.keep(target, [tmp_path / "cut-short"])
+    assert corpus.read(target) == {corpus.name_of(b"old"): b"old", "cut-short": b"\2"}
+
+
+def test_the_smallest_inputs_that_reach_all_are_chosen_beside_those_with_names(target: Target) -> None:
+    """By lines of softnic, for a target of the Python."""
+    corpus.write(target, {"mended": b"\xff" * 9})
+    count = run.minimize(target, None, 4)
+    assert 3 <= count <= 5
+    kept = corpus.read(target)
+    assert kept.pop("mended") == b"\xff" * 9
+    assert len(kept) == count - 1
+    assert all(name == corpus.name_of(data) for name, data in kept.items())
+    assert set(kept.values()) <= {path.read_bytes() for path in target.found.iterdir()}
+    assert run.minimize(target, None, 4) == count
+    assert corpus.read(target) == kept | {"mended": b"\xff" * 9}
 
 
 def test_every_codec_has_its_decoder_fuzzed() -> None:
@@ -99,8 +144,7 @@ def test_unguided_inputs_come_of_the_whole_corpus(monkeypatch: pytest.MonkeyPatc
     atheris = needs.module("atheris")
     unguided = importlib.import_module("tests.fuzz.unguided")
     monkeypatch.setattr(atheris, "Mutate", lambda data, most: (data + b"!")[:most])
-    corpus = [b"a", b"b" * 10, b"c" * 3000]
-    mutate = unguided.Mutator(corpus)
+    mutate = unguided.Mutator([b"a", b"b" * 10, b"c" * 3000])
     made = [mutate(b"libFuzzer's", MOST_BYTES, drawn) for drawn in range(1000)]
     assert {data[:1] for data in made} == {b"a", b"b", b"c"}
     assert max(data.count(b"!") for data in made) > 3

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from softnic.gradients import Floats, Method, get
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
+from softnic.mpi.communicator import Communicator
+from tests.mpi.ranks import run
 
 SIZES = {"first": 300, "second": 7, "third": 1, "fourth": 64}
 SCALE = {"first": 1e-2, "second": 1e-6, "third": 1.0, "fourth": 1e-3}

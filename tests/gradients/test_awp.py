@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.facades.gradients import AWP, Array, FixedPrecision, Monitor, leading, oracle, precision, whole_bytes
+from softnic.gradients.awp import AWP, Array, FixedPrecision, Monitor, leading, oracle, precision, whole_bytes
 
 
 def layer(*values: float) -> Array:

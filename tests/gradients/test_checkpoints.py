@@ -8,9 +8,9 @@ import pytest
 
 from softnic import gradients
 from softnic.gradients import Floats, MethodError
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
+from softnic.mpi.communicator import Communicator
 from tests.gradients.feeding import bits, given
+from tests.mpi.ranks import run
 
 METHODS = [
     "exact",

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from softnic import gradients
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
+from softnic.gradients.flat import zero_nonfinite
+from softnic.mpi.communicator import Communicator
 from tests.gradients.test_checkpoints import METHODS
+from tests.mpi.ranks import run
 
 
 @pytest.mark.parametrize("text", METHODS)
@@ -24,3 +25,21 @@ def test_averaging_nothing(text: str, size: int) -> None:
     ranks = run(size, program)
     assert all(len(found) == 1 and 0 <= found[0] < 0.75 for found in ranks)
     assert ranks == [ranks[0]] * size
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([1.0, -2.0, 0.0], [1.0, -2.0, 0.0]),
+        ([np.nan, 3.0, -np.nan], [0.0, 3.0, 0.0]),
+        ([np.inf, 3.0, 4.0], [0.0, 3.0, 4.0]),
+        ([3.0, 4.0, -np.inf], [3.0, 4.0, 0.0]),
+        ([np.inf, np.nan, -np.inf], [0.0, 0.0, 0.0]),
+        ([3.4028235e38, -3.4028235e38, 1e-45], [3.4028235e38, -3.4028235e38, 1e-45]),
+        ([], []),
+    ],
+)
+def test_what_is_kept_is_finite(given: list[float], kept: list[float]) -> None:
+    array = np.array(given, np.float32)
+    zero_nonfinite(array)
+    assert array.tolist() == np.array(kept, np.float32).tolist()

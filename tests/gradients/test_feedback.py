@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from softnic import gradients
 from softnic.codecs import CodecError
 from softnic.gradients import Floats, MethodError
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
-from tests.facades.gradients import RelativeBound, rounding
+from softnic.gradients.bounds import RelativeBound, rounding
+from softnic.mpi.communicator import Communicator
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
+from tests.mpi.ranks import run
 
 CODECS = ["bounded:10", "inceptionn:10", "bfp:4", "truncate:10", "rht:4", "mx:e2m1", "raw", "relative:3", "relative:-2"]
 
@@ -184,3 +184,23 @@ def test_stats_report_the_savings_of_a_codec() -> None:
     assert method.stats.calls == 2
     assert 3 < method.stats.ratio < 64
     assert method.stats.last["residual"] > 0
+
+
+@pytest.mark.parametrize("codec", ["raw", "truncate:10", "bfp:8", "rht:4", "bounded:10"])
+def test_a_sum_that_overflows_leaves_no_residual(codec: str) -> None:
+    """Each rank's gradient is finite, the sum of two is not: later steps are as after zeros."""
+
+    def program(comm: Communicator) -> tuple[bool, Floats]:
+        method = gradients.get(f"feedback:{codec}")
+        first = {"weight": np.full(512, 3e38, np.float32)}
+        method.average(comm, first)
+        finite = bool(np.isfinite(method.kept("residual", "weight", 512)).all())
+        later = {"weight": np.zeros(512, np.float32)}
+        for _ in range(2):
+            later["weight"][:] = 0
+            method.average(comm, later)
+        return finite, later["weight"]
+
+    for finite, later in run(2, program):
+        assert finite
+        assert np.isfinite(later).all()

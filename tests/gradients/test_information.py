@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tests.facades.gradients import PAPER_LEVELS, Floats, MethodError, estimate
+from softnic.gradients.information import PAPER_LEVELS, estimate
+from softnic.gradients.method import Floats, MethodError
 
 
 def normal(seed: int, size: int = 20_000) -> Floats:

@@ -11,9 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from softnic.gradients import MethodError
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
-from tests.facades.gradients import Indices, Sparse, coding, exchange, largest, selected_count
+from softnic.gradients import indices as coding
+from softnic.gradients.indices import Indices
+from softnic.gradients.sparse import Sparse, exchange, largest, selected_count
+from softnic.mpi.communicator import Communicator
+from tests.mpi.ranks import run
 
 PLACES = st.integers(0, 2000).flatmap(
     lambda size: st.tuples(st.just(size), st.sets(st.integers(0, max(size - 1, 0)), max_size=size).map(sorted))

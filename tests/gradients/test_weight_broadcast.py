@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
-from tests.facades.gradients import AWP, Array, FixedPrecision, WeightBroadcast, WeightTraffic, WorkerAggregator, packed
+from softnic.gradients.adt import WeightBroadcast, WeightTraffic, packed
+from softnic.gradients.awp import AWP, Array, FixedPrecision
+from softnic.gradients.worker_aggregator import WorkerAggregator
+from softnic.mpi.communicator import Communicator
+from tests.mpi.ranks import run
 
 SHAPES = {"conv.weight": (5, 3, 3, 3), "conv.bias": (5,), "fc.weight": (7, 9), "fc.bias": (7,)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from softnic import Cluster
-from tests.comm.test_cluster import Job
+from tests.mpi.test_cluster import Job
 
 PROGRAM = """
 from softnic import gradients

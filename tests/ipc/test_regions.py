@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import softnic
+from softnic.ipc import regions as memory
 from tests import needs
-from tests.facades.ipc import regions as memory
 
 
 def regions() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.facades.packet import Frames
+from softnic.packet.frames import Frames
 
 A, B, C = (bytes.fromhex(f"02534e00000{last}") for last in "123")
 BROADCAST = b"\xff" * 6

@@ -1,4 +1,4 @@
-"""Emulated links in Python: the reference of native/emulated_link.c."""
+"""Emulated links in Python: the reference of native/nic/emulated_link.c."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.link import EmulationCounters, EmulationSpec, Link
-from tests.facades.packet import Frames
+from softnic.link.base import Link
+from softnic.link.emulation import EmulationCounters
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.packet.frames import Frames
 
 QUEUE_S = (2e-3, 8e-3)
 """Bounds of the queue's length if no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within

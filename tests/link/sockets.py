@@ -6,7 +6,7 @@ import socket
 from contextlib import ExitStack
 from random import Random
 
-from tests.facades.link import VxlanLink
+from softnic.link.udp import VxlanLink
 from tests.link.doubles import BROADCAST, Recorder
 
 VNI = 0x123456
@@ -36,11 +36,13 @@ class WireRecorder(Recorder):
         self._random = random
         self._receiver, self._sender = plain_socket(stack), plain_socket(stack)
         self._receiver.setblocking(False)
+        self._destination = b""
         self.direct_frames = 0
 
     def direct_path(self, destination: bytes) -> tuple[int, int, int, int, bool] | None:
         if destination == BROADCAST or self._random.random() < 0.3:
             return None
+        self._destination = destination
         address, port = 0x7F000001, self._receiver.getsockname()[1]
         return self._sender.fileno(), address, port, VNI, self._random.random() < 0.5
 
@@ -48,6 +50,7 @@ class WireRecorder(Recorder):
         """Record what has arrived: loopback delivers before the sender continues."""
         arrived = [self._receiver.recv(1 << 16) for _ in range(frames)]
         assert {data[:8] for data in arrived} == {b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"}
+        assert {data[8:14] for data in arrived} == {self._destination}
         assert sum(len(data) - 8 for data in arrived) == wire_bytes
         self.sent += [(0.0, data[8:]) for data in arrived]
         self.direct_frames += frames

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.facades.native import ffi, lib
+from softnic._native import ffi, lib
 from tests.link.doubles import B, numbered
 from tests.link.sockets import VNI, opened, plain_socket
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.link import EmulatedLink, EmulationSpec, tx_space
-from tests.facades.packet import Frames
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.packet.frames import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, Recorder
 from tests.link.reference_emulation import ReferenceEmulatedLink
 from tests.link.sockets import WireRecorder
@@ -98,7 +99,7 @@ class Both:
             self.link.send(Frames.of(frames, packet_id), self.now)
             self.reference.send(Frames.of(frames, packet_id), self.now)
         elif kind == "space":
-            assert tx_space(self.link, self.now) == tx_space(self.reference, self.now)
+            assert self.link.tx_space(self.now) == self.reference.tx_space(self.now)
         else:
             self.link.advance(self.now)
             self.reference.advance(self.now)
@@ -112,7 +113,7 @@ class Both:
             self.reference.advance(self.now)
             self.check()
         assert not self.link.in_transit
-        assert tx_space(self.link, self.now) == tx_space(self.reference, self.now)
+        assert self.link.tx_space(self.now) == self.reference.tx_space(self.now)
 
 
 def contents(batches: Iterable[Frames]) -> list[tuple[int, list[bytes]]]:
@@ -148,3 +149,68 @@ def test_frames_that_go_to_the_kernel_leave_as_those_of_the_reference(stack: Exi
         both.step()
     if both.spec.rate_bps is None or both.spec.rate_bps > 1e5:
         both.drain()
+
+
+@pytest.mark.parametrize("pause", [0.0, 2.0**-30])
+def test_frames_sent_when_the_bottleneck_becomes_free_continue_its_busy_period(pause: float) -> None:
+    """To the instant: the times are exact in binary. After a pause, however short, another period begins."""
+    took = 2.0**-12
+    spec = EmulationSpec(rate_bps=64 * 8 / took, delay_s=0.25, coalesce_s=100e-6)
+    both = Both(Random(1), spec)
+    for number in range(8):
+        both.now = number * (took + pause)
+        for link in (both.link, both.reference):
+            link.send(Frames.of([(B + A + b"\x08\x00").ljust(64, b"\0")], number), both.now)
+        both.check()
+    both.now = took + 0.25
+    for link in (both.link, both.reference):
+        link.advance(both.now)
+    assert (len(both.inner[0].sent) > 1) is (pause == 0.0)
+    both.check()
+    both.drain()
+
+
+@pytest.mark.parametrize("parts", [(4,), (1, 3)])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_ring_that_is_full_to_the_byte_overwrites_nothing(more: int, parts: tuple[int, ...]) -> None:
+    """Frames of a sixteenth of the first ring, a quarter of which is free again when its end is reached, and filled."""
+    both = Both(Random(1), EmulationSpec(delay_s=1.0))
+    part = (1 << 16) // 16
+    for now, count in ((0.0, 4), (0.5, 12)):
+        send_at(both, now, [1] * count, part - HEADROOM)
+    for count in parts:
+        send_at(both, 1.0, [1], count * part - HEADROOM + (more if count > 1 else 0))
+    for now, count in ((1.0, 1), (1.25, 3)):
+        send_at(both, now, [1] * count, part - HEADROOM)
+    both.drain()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(5.0, [8]), (8.0, [8]), (10.0, [8]), (10.5, []), (12.0, []), (12.9, [])],
+        [(5.0, []), (6.1, []), (6.2, [1] * 16), (7.2, []), (8.3, [])],
+    ],
+    ids=["full to the byte", "filled one by one"],
+)
+def test_a_ring_that_is_in_use_is_not_trimmed(steps: list[tuple[float, list[int]]]) -> None:
+    """Sixteen frames at once make a ring for just these. Its unused memory is looked for once a second."""
+    both = Both(Random(1), EmulationSpec(delay_s=5.0))
+    for now, counts in ((0.0, [16]), *steps):
+        send_at(both, now, counts, (1 << 14) - HEADROOM)
+    both.drain()
+
+
+def send_at(both: Both, now: float, counts: list[int], size: int) -> None:
+    """Pass time, then send batches of `counts` frames, all of one size, to a link and its reference."""
+    both.now = now
+    for link in (both.link, both.reference):
+        link.advance(now)
+    for count in counts:
+        frames = []
+        for _ in range(count):
+            both.number += 1
+            frames.append((B + A + b"\x08\x00" + both.number.to_bytes(4, "big")).ljust(size, b"\x01"))
+        for link in (both.link, both.reference):
+            link.send(Frames.of(frames, both.number), now)
+    both.check()

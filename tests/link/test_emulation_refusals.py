@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.facades.link import EmulatedLink, EmulationSpec, disable_gso
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from tests.link.doubles import A, B, number_of, numbered
 from tests.link.refusing_kernel import SEED, RefusingKernel, built, run_with
 from tests.link.sockets import opened
@@ -33,15 +34,17 @@ def answers(random: Random, *errors: int) -> list[int]:
 class Sending:
     """An emulated link over a wire, and the far end of that wire."""
 
-    def __init__(self, stack: ExitStack, random: Random, *, gso: bool) -> None:
+    def __init__(self, stack: ExitStack, random: Random, *, gso: bool, reorder: float = 0.0) -> None:
         self.random, self.gso = random, gso
         self.wire, self.far = opened(stack), opened(stack)
         self.wire.add_peer(B, self.far.address)
         self.far.add_peer(A, self.wire.address)
         if not gso:
-            disable_gso(self.wire)
+            (peer,) = self.wire._forwarding.peers
+            peer.disable_gso()
         rate_bps, delay_s = random.choice((None, 1e8, 1e9)), random.choice((0.0, 1e-4, 1e-2))
-        self.link = EmulatedLink(self.wire, EmulationSpec(rate_bps=rate_bps, delay_s=delay_s), seed=1)
+        spec = EmulationSpec(rate_bps=rate_bps, delay_s=delay_s, reorder=reorder)
+        self.link = EmulatedLink(self.wire, spec, seed=1)
         self.now = 0.0
         self.sent = 0
         self.arrived: list[int] = []
@@ -66,7 +69,8 @@ class Sending:
             self.receive()
 
     def check(self) -> None:
-        assert self.arrived == list(range(self.sent))
+        in_order = sorted(self.arrived) if self.link.counted.reordered else self.arrived
+        assert in_order == list(range(self.sent))
         assert not self.link.in_transit
         counted = self.wire.counted
         assert (counted.sent_frames, counted.sent_bytes) == (self.sent, self.sent * 60)
@@ -74,11 +78,11 @@ class Sending:
         assert self.link.counted.sent == self.sent
 
 
-def send_despite(seed: int) -> int:
+def send_despite(seed: int, reorder: float) -> int:
     """Send over a kernel that refuses frames as the seed says. Return the number of its answers."""
     random, kernel, given = Random(seed), RefusingKernel(), 0
     with ExitStack() as stack:
-        sending = Sending(stack, random, gso=seed % 2 == 0)
+        sending = Sending(stack, random, gso=seed % 2 == 0, reorder=reorder)
         no_gso_at = random.randrange(6) if sending.gso else -1
         for part in range(6):
             script = answers(random, errno.EIO if part == no_gso_at else errno.ECONNREFUSED)
@@ -93,12 +97,13 @@ def send_despite(seed: int) -> int:
     return given
 
 
-def send_all() -> None:
-    assert sum(send_despite(seed) for seed in range(60)) > 600
+def send_all(reorder: float) -> None:
+    assert sum(send_despite(seed, reorder) for seed in range(60)) > 600
 
 
-def test_each_frame_leaves_once_and_in_order(library: Path) -> None:
-    run_with(library, ["-c", "from tests.link.test_emulation_refusals import send_all; send_all()"])
+@pytest.mark.parametrize("reorder", [0.0, 0.1], ids=["in order", "reordered"])
+def test_each_frame_leaves_once_and_in_order(library: Path, reorder: float) -> None:
+    run_with(library, ["-c", f"from tests.link.test_emulation_refusals import send_all; send_all({reorder})"])
 
 
 def stop_in_the_second_part_of_a_burst() -> None:
@@ -127,5 +132,5 @@ def test_an_error_in_the_second_part_of_a_burst_loses_nothing(library: Path) -> 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_turns_over_a_kernel_that_refuses_frames_lose_nothing(library: Path, seed: int) -> None:
     """Turns in C, which leave what the kernel refuses to Python."""
-    tests = "tests/daemon/test_fast_turn.py::test_turns_through_an_emulated_link_lose_nothing"
+    tests = "tests/daemon/test_turn.py::test_turns_through_an_emulated_link_lose_nothing"
     run_with(library, ["-m", "pytest", "-q", "-p", "no:cacheprovider", tests], **{SEED: str(seed)})

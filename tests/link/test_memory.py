@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.link import tx_space
-from tests.facades.packet import Frames
-from tests.facades.sim import MemoryLink, MemoryNetwork, PortCounters
+from softnic.link.memory import MemoryLink, MemoryNetwork, PortCounters
+from softnic.packet.frames import Frames
 from tests.link.doubles import BROADCAST, A, B, frame
 
 
@@ -113,4 +112,4 @@ def test_a_full_port_drops_whole_batches_and_counts_frames() -> None:
     assert b.counted == PortCounters(received_frames=3, received_bytes=42, dropped_full=1)
     assert a.counted == PortCounters(sent_frames=4, sent_bytes=56)
     assert a.counters()["link_sent_frames"] == 4
-    assert tx_space(a, 0.0) > 0
+    assert a.tx_space(0.0) > 0

@@ -13,9 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, learned_macs, replace_native, tx_space, udp
-from tests.facades.native import lib
-from tests.facades.packet import HEADROOM, Frames
+from softnic._native import lib
+from softnic.link import forwarding as forwarding_table
+from softnic.link import udp
+from softnic.link.sockets import bind_reason
+from softnic.link.udp import VxlanLink
+from softnic.link.vxlan_counters import VxlanCounters
+from softnic.packet.frames import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
@@ -151,7 +155,7 @@ class TestPlaces:
         for last in range(8):
             b.send(Frames.of([frame(A, b"\x02gues" + bytes([last]))]), 0.0)
             collect(a, 1)
-        assert sorted(mac[-1] for mac in learned_macs(a)) == [5, 6, 7]
+        assert sorted(mac[-1] for mac in a._forwarding._learned) == [5, 6, 7]
 
     def test_without_peers_nothing_is_sent(self, stack: ExitStack) -> None:
         link = opened(stack)
@@ -227,6 +231,20 @@ class TestForeigners:
 SO_NO_CHECK = 11
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EACCES, "x"), "Permission denied (ports below 1024 need root or CAP_NET_BIND_SERVICE: take a "),
+        (OSError(errno.EADDRINUSE, "x"), "Address already in use (another process uses this port)"),
+        (OSError(errno.EADDRNOTAVAIL, "x"), "Cannot assign requested address (no interface of this host has it)"),
+        (OSError(errno.EINVAL, "x"), "Invalid argument"),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
+    ],
+)
+def test_why_an_address_cannot_be_bound(error: OSError, said: str) -> None:
+    assert bind_reason(error).startswith(said)
+
+
 def test_without_gso_frames_are_sent_one_by_one(pair: Pair) -> None:
     """Linux refuses GSO to a socket that sends without checksums, as a device without checksum offload does."""
     a, b = pair
@@ -259,18 +277,18 @@ class TestFullSocket:
         link = opened(stack)
         link.add_peer(B, ("127.0.0.1", 9))
         kernel = ScriptedKernel(list(script))
-        replace_native(patch, kernel)
+        patch.setattr(udp, "lib", kernel)
         return link, kernel
 
     @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS])
     def test_frames_wait_for_a_full_socket(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         link, kernel = self.scripted(stack, monkeypatch, 4, -error, -error, 3, -error)
-        assert tx_space(link, 1.0) > 0
+        assert link.tx_space(1.0) > 0
         assert link.next_time() is None
         link.send(numbered(0, 10), 1.0)
         link.send(numbered(10, 5), 1.0)
         assert kernel.calls == [(10, True), (6, True)]
-        assert tx_space(link, 1.0) == 0
+        assert link.tx_space(1.0) == 0
         retry = link.next_time()
         assert retry == 1.0 + udp.RETRY_S
         link.advance(1.0)
@@ -283,7 +301,7 @@ class TestFullSocket:
         link.advance(3.0)
         assert kernel.calls[5:] == [(3, True), (5, True)]
         assert link.next_time() is None
-        assert tx_space(link, 3.0) > 0
+        assert link.tx_space(3.0) > 0
         assert link.counted == VxlanCounters(sent_frames=15, sent_bytes=15 * 1514)
 
     def test_the_queue_is_bounded(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

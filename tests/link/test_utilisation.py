@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.facades.link import EmulatedLink, EmulationSpec, tx_space
-from tests.facades.packet import Frames
-from tests.facades.sim import VirtualClock
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.packet.frames import Frames
+from softnic.sim.clock import VirtualClock
 from tests.link.doubles import Recorder, numbered
 
 FRAME = 1514
@@ -29,7 +30,7 @@ class Source:
         if now < self.asleep_until:
             return
         self.link.advance(now)
-        while (frames := min(tx_space(self.link, now) // FRAME, 43)) > 0:
+        while (frames := min(self.link.tx_space(now) // FRAME, 43)) > 0:
             self.link.send(self.burst.select(slice(frames)), now)
             self.sent += frames
         self.asleep_until = now + self.stall()

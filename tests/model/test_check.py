@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.model import CheckCase, Layer, check, frames, gradients, mlp, ratio_in
+from softnic.model import check, frames
+from softnic.model.check import CheckCase
+from softnic.model.layers import Layer, mlp
+from softnic.model.predict import system_of
 
 SMALL = mlp(4, 256)
 """256 KB a layer."""
+
+
+def ratio_in(case: CheckCase) -> float:
+    """Return the compression ratio of all that a case's NICs send."""
+    return system_of(check._setup(case), check.machine_of(case), case.nodes, case.used_codec).beta
 
 
 def case(strategy: str, nodes: int, **options: float) -> CheckCase:
@@ -34,7 +42,7 @@ def test_codecs_with_an_absolute_bound_compress_sums_less() -> None:
     """Without `ring_ratio` the prediction is 9 % too short."""
     found = check.check(replace(case("nic+c", 6), codec="bounded:8", network=mlp(1, 1024)))
     assert abs(found.error) < 0.03, found
-    first = frames.framed(gradients(1 << 16, 0), "bounded:8").beta
+    first = frames.framed(check._gradients(1 << 16, 0), "bounded:8").beta
     assert ratio_in(found.case) < 0.95 * first
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.collectives import SendBlock, plan
-from tests.facades.model import Costs, ExchangeTime, costs
+from softnic.collectives.schedule import SendBlock, plan
+from softnic.model import costs
+from softnic.model.costs import Costs, ExchangeTime
 
 SOME = Costs(alpha=1e-5, beta=1e-8, gamma=1e-9)
 N = 1e6

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.model import layers
+from softnic.model import layers
 
 
 @pytest.mark.parametrize(

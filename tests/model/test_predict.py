@@ -9,19 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from softnic import commands
+from softnic.model import chart, layers, parameters, predict
+from softnic.model.parameters import PAPER, CodecFigures, Machine
+from softnic.model.predict import Prediction, TrainingSetup
 from tests import needs
-from tests.facades.commands import commands
-from tests.facades.model import (
-    PAPER,
-    CodecFigures,
-    Machine,
-    Prediction,
-    TrainingSetup,
-    chart,
-    layers,
-    parameters,
-    predict,
-)
 
 MLP = layers.network("mlp20")
 
@@ -85,11 +77,33 @@ def test_a_codec_without_figures_is_an_error_with_advice() -> None:
         rows(codec="bounded:8")
 
 
+def test_a_given_time_of_computation_stands_for_this_machines() -> None:
+    """Whatever the machine computes in a second, and however long its updates take."""
+    slow = replace(PAPER, P_Worker=PAPER.P_Worker / 1000, update_bytes_s=PAPER.update_bytes_s / 1000)
+    found = rows(compute_s=0.12)
+    assert rows(slow, compute_s=0.12) == found
+    alone = found["ring", 1].iteration
+    assert alone.total_s == pytest.approx(0.12)
+    assert alone.update_s == 0
+    assert alone.backward_s == pytest.approx(2 * alone.forward_s)
+    assert found["ring", 6].iteration.total_s == pytest.approx(0.12 + rows()["ring", 6].exchange_s)
+    assert rows(compute_s=None) == rows()
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"nodes": ()}, {"nodes": (0,)}, {"batch": 0}, {"network": ()}, {"strategies": ("x",)}]
+    "wrong",
+    [
+        {"compute_s": 0.0},
+        {"compute_s": -1.0},
+        {"nodes": ()},
+        {"nodes": (0,)},
+        {"batch": 0},
+        {"network": ()},
+        {"strategies": ("x",)},
+    ],
 )
 def test_impossible_setups_are_an_error(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=r"at least|no strategy"):
+    with pytest.raises(ValueError, match=r"at least|no strategy|more than 0"):
         rows(**wrong)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from tests.facades.model import Layer, LayerTimes, System, mlp, smartnic
+from softnic.model import smartnic
+from softnic.model.layers import Layer, mlp
+from softnic.model.smartnic import LayerTimes, System
 
 PAPERS = System(N=6, P_Worker=2e12, BW_eth=40e9, beta=3.8, P_FPGA=2e9, BW_pcie=63e9, update_s=1e-10)
 LAYER = mlp(1, 2048)[0]

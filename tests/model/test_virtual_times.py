@@ -8,7 +8,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import virtual
-from tests.facades.model import CheckCase, Layer, check
+from softnic.model import check
+from softnic.model.check import CheckCase
+from softnic.model.layers import Layer
 from tests.model import virtual_times
 from tests.model.virtual_times import key
 

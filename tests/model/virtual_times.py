@@ -14,8 +14,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.facades.commands import units
-from tests.facades.model import CheckCase, check
+from softnic import units
+from softnic.model import check
+from softnic.model.check import CheckCase
 
 PINS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "model.md"

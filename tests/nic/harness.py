@@ -10,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from tests.facades.native import ffi, lib
-from tests.facades.nic import DetachedFlow, Nic, NicFlow
-from tests.facades.packet import HEADROOM, Flags, Frames, Options, Segment, pack_headers
-from tests.facades.sim import MemoryLink, MemoryNetwork
+from softnic._native import ffi, lib
+from softnic.link.memory import MemoryLink, MemoryNetwork
+from softnic.nic.flows import DetachedFlow, NicFlow
+from softnic.nic.nic import Nic
+from softnic.packet.frames import HEADROOM, Frames
+from softnic.packet.headers import pack_headers
+from softnic.packet.segment import Flags, Options, Segment
 
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002
 MAC_A, MAC_B = bytes.fromhex("02534e4d0001"), bytes.fromhex("02534e4d0002")
@@ -145,6 +148,7 @@ class Run:
     payload_bytes: int
     original_bytes: int
     timestamps: tuple[int, int] | None
+    sack_blocks: int
     options: bytes
     payloads: list[bytes]
 
@@ -169,11 +173,20 @@ def parse(frames: Frames, *, mac: bytes = MAC_B, offloads: int = 1 << (TOS >> 2)
         parsed.append(
             Run(
                 *(run.kind, run.count, run.seq, run.flags, run.tos, run.payload_bytes, run.original_bytes),
-                *(stamps, options, payloads),
+                *(stamps, run.sack_blocks, options, payloads),
             )
         )
     assert expected_first == count
     return parsed
+
+
+def receive(nic: Nic, now: float = 0.0) -> list[Segment | bytes] | None:
+    """Receive the next batch without a turn: segments, and other frames as they came. None if nothing waits."""
+    is_looped = bool(nic.loopback)
+    frames = nic.loopback.popleft() if is_looped else nic.link.receive(now)
+    if frames is None:
+        return None
+    return [item for index in range(nic.rx.parse(frames)) for item in nic.receive_run(index, is_looped)]
 
 
 class Pair:
@@ -217,7 +230,7 @@ class Pair:
 
     def _offer(self, nic: Nic) -> int | None:
         """Returns the codecs offered by the SYN that is queued at a NIC."""
-        batch = list(nic.receive(0.0) or ())
+        batch = receive(nic) or []
         assert batch
         assert isinstance(batch[0], Segment)
         assert batch[0].options is not None
@@ -231,7 +244,7 @@ class Pair:
     def received(self) -> list[Segment]:
         """Returns all segments queued at b."""
         segments: list[Segment] = []
-        while (batch := self.b.receive(0.0)) is not None:
+        while (batch := receive(self.b)) is not None:
             for item in batch:
                 assert isinstance(item, Segment)
                 segments.append(item)

@@ -6,11 +6,13 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tests.facades.link import EmulatedLink, EmulationSpec
-from tests.facades.nic import Node
-from tests.facades.packet import Tag
-from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet.segment import Tag
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.connection import Connection
 
 from .harness import IP_A, IP_B, TOS, roundtrip
 

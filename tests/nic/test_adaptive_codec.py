@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 from softnic import codecs
-from tests.facades.link import EmulatedLink, EmulationSpec, change_rate
-from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, NicFlow, Node, Stopwatch, time_codec
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryLink, MemoryNetwork
+from softnic.nic.adaptive_codec import HOLD_S, AdaptiveCodec, FixedSpeed, Stopwatch
+from softnic.nic.counters import NicCounters
+from softnic.nic.flows import NicFlow
+from softnic.nic.node import Node
+from softnic.packet.segment import PLAIN, Tag
+from softnic.sim.clock import Actor, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, Pair, decode_payload, floats, roundtrip, take_apart
 from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
@@ -224,7 +229,7 @@ class BusyNode:
         self._speed = FixedSpeed(encode, raw)
         self._busy_until = 0.0
         self._spent = 0.0
-        time_codec(node, self)
+        node.nic._codec_timer = self
 
     def start(self) -> None:
         self._speed.start()
@@ -307,7 +312,7 @@ def test_it_takes_compression_up_again_when_the_link_becomes_slow() -> None:
     actors: list[Actor] = [program, busy, b]
     clock.run(actors, lambda: len(program.got) > 60e6, 60.0)
     assert auto_of(program).raw
-    change_rate(link, 20e6)
+    link._c.byte_s = 8 / 20e6
     clock.run(actors, lambda: program.done, 60.0)
     assert not auto_of(program).raw
     counters = a.nic.counters

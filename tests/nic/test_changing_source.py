@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic._native import ffi, lib
+from softnic.packet.frames import Frames
 from tests.changing import WORDS, changing
-from tests.facades.native import ffi, lib
-from tests.facades.packet import Frames
 from tests.nic.harness import TOS, header, parse
 from tests.nic.test_parse import restored
 

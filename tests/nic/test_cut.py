@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.native import ffi, lib
-from tests.facades.packet import HEADROOM, Flags
+from softnic._native import ffi, lib
+from softnic.packet.frames import HEADROOM
+from softnic.packet.segment import Flags
 
 from .harness import checksum, cut, decode_payload, floats, header, roundtrip, take_apart
 

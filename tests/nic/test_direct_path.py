@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 
-from tests.facades.capture import CapturedLink, CaptureHook
-from tests.facades.nic import Nic, UdpPath, replace_udp
-from tests.facades.packet import Frames
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
+from softnic.link.base import UdpPath
+from softnic.nic.nic import Nic
+from softnic.packet.frames import Frames
 from tests.link.doubles import Recorder
 from tests.nic.harness import IP_A, MAC_A, MAC_B, Pair
 
@@ -39,7 +41,7 @@ def sent(answer: int, link: Direct | None = None, capture: CaptureHook | None = 
     """Returns the link of a NIC that sent one segment, the kernel having accepted `answer` frames."""
     link = link or Direct()
     nic = Nic(link if capture is None else CapturedLink(link, capture), MAC_A, IP_A)
-    replace_udp(nic, lambda _: answer)
+    nic._segmenter.send_udp = lambda _: answer  # type: ignore[method-assign, assignment]
     pair = Pair().handshake()
     transmitted = nic.transmit(pair.segment(PAYLOAD, tos=0), MAC_B, 100, 0.0)
     assert transmitted[:3] == (10_000, FRAMES, sum(SIZES))

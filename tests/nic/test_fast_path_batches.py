@@ -7,12 +7,17 @@ from dataclasses import asdict
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.link import EmulatedLink, EmulationSpec
-from tests.facades.nic import Node
-from tests.facades.packet import Flags, Frames, Segment, pack_headers
-from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection, TcpConfig
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet.frames import Frames
+from softnic.packet.headers import pack_headers
+from softnic.packet.segment import Flags, Segment
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from tests.tcp.flows import flow
 
 from .harness import IP_A, IP_B, MAC_A, MAC_B, cut
 

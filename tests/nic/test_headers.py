@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.packet import (
-    HEADER_BYTES,
-    TIMESTAMP_BYTES,
-    Flags,
-    Options,
-    Segment,
-    pack_headers,
-    pack_options,
-    parse_options,
-)
+from softnic.packet.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, pack_options, parse_options
+from softnic.packet.segment import Flags, Options, Segment
 
 from .harness import IP_A, IP_B, MAC_A, MAC_B
 

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from tests.facades.nic import Node
-from tests.facades.packet import PLAIN, Segment, Tag
-from tests.facades.sim import MemoryNetwork, VirtualClock
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet.segment import PLAIN, Segment, Tag
+from softnic.sim.clock import VirtualClock
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Transfer, TxPart, expected, transfer, two_nodes

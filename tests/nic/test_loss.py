@@ -13,7 +13,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from tests.facades.packet import PLAIN, Tag
+from softnic.packet.segment import PLAIN, Tag
 from tests.slow import slow_after
 
 from .harness import TOS

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.nic import Node
-from tests.facades.packet import PLAIN, Segment, Tag, Transmitted, mac_of
-from tests.facades.sim import VirtualClock
-from tests.facades.tcp import EchoReply
+from softnic.packet.ethernet import mac_of
+from softnic.packet.segment import PLAIN, Tag
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.events import EchoReply
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
@@ -70,6 +70,28 @@ def test_tagged_and_untagged_parts_of_one_stream(mode: str, mtu: int) -> None:
     assert sent.tx_offload_encoded_bytes < 500_000 / 2.5
     assert received.rx_dropped == 0
     assert program.connection.retransmits == 0
+
+
+@pytest.mark.parametrize("codec", ["raw", "exact:32", "exact:16"])
+@pytest.mark.parametrize("mode", ["fill", "packet"])
+def test_every_byte_under_a_lossless_codec_arrives_at_once(mode: str, codec: str) -> None:
+    """As TLS under a tag needs it: records of any length, each answered before the next one is sent."""
+    rng = random.Random(7)
+    link = {"delay_s": 1e-3, "loss": 0.05, "duplicate": 0.02, "jitter_s": 2e-3}
+    a, b = two_nodes(3, mode=mode, link=link, offloads={TOS: codec})
+    clock = introduced(a, b)
+    records = [rng.randbytes(rng.choice((1, 2, 3, 5, 29, 250, 1463, 5000))) for _ in range(60)]
+    program = Transfer(a, b, [], now=clock.now)
+    program.connection.set_nodelay(True)
+    program.connection.tag(TAGGED)
+    written = b""
+    for record in records:
+        assert program.connection.send(record) == len(record)
+        written += record
+        clock.run([program, a, b], partial(lambda end: len(program.got) == end, len(written)), limit_s=60.0)
+        assert bytes(program.got) == written
+    assert b.nic.counters.rx_dropped == 0
+    assert b.nic.counters.rx_offload_frames > len(records) // 2
 
 
 @settings(deadline=None, max_examples=60)
@@ -216,47 +238,7 @@ def test_connections_that_are_over_are_forgotten() -> None:
     assert not b.host.tcp.connections
 
 
-# Taps.
-
-
-class Recorder:
-    active = True
-
-    def __init__(self) -> None:
-        self.down: list[tuple[Segment, Transmitted]] = []
-        self.up: list[Segment] = []
-        self.frames: list[bool] = []
-
-    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
-        self.down.append((segment, transmitted))
-
-    def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
-        self.up.append(segment)
-
-    def frame(self, data: bytes, now: float, outgoing: bool) -> None:  # noqa: ARG002
-        assert len(data) >= 14
-        self.frames.append(outgoing)
-
-
-def test_a_tap_sees_what_passes_between_tcp_and_nic() -> None:
-    taps: list[Any] = [Recorder(), Recorder()]
-    a, b = two_nodes(13, link={"delay_s": 1e-5})
-    tapped = [
-        Node(node.nic.ip, node.link, rng=random.Random(1), offloads={TOS: "bounded:10"}, capture=tap)
-        for node, tap in zip((a, b), taps, strict=True)
-    ]
-    parts = mixed_parts(200_000)
-    program, _ = transfer(tapped[0], tapped[1], parts)
-    assert program.got == expected(parts)
-    assert taps[0].frames == [True, False]  # ARP request and reply
-    assert taps[1].frames == [False, True]
-    total = len(expected(parts))
-    assert sum(transmitted.consumed for _, transmitted in taps[0].down) == total
-    assert sum(len(segment.payload) for segment in taps[1].up) == total
-    assert len(taps[0].down) == tapped[0].nic.counters.tx_segments
-    assert len(taps[1].up) == tapped[1].nic.counters.rx_segments
-    ids = [transmitted.packet_id for _, transmitted in taps[0].down]
-    assert len(set(ids)) == len(ids)
+# Counters.
 
 
 def test_counters_of_a_node_are_those_of_its_parts() -> None:

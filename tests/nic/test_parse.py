@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.native import ffi, lib
-from tests.facades.packet import Flags, Frames
+from softnic._native import ffi, lib
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Flags
 
 from .harness import MAC_A, TOS, cut, floats, header, parse, repaired, roundtrip, take_apart
 
@@ -154,10 +155,6 @@ BAD: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "data offset long": (lib.SN_DROP_TCP, lambda frame: repaired(changed(46, b"\xf0")(frame))),
     "TCP checksum": (lib.SN_DROP_TCP_CHECKSUM, changed(50, b"\x12\x34")),
     "payload bit": (lib.SN_DROP_TCP_CHECKSUM, lambda frame: frame[:-1] + bytes([frame[-1] ^ 1])),
-    "option length 0": (lib.SN_DROP_TCP, lambda frame: repaired(changed(54, b"\x05\x00")(frame))),
-    "option too long": (lib.SN_DROP_TCP, lambda frame: repaired(changed(54, b"\x05\x0d")(frame))),
-    "option without length": (lib.SN_DROP_TCP, lambda frame: repaired(changed(54, b"\x01" * 11 + b"\x05")(frame))),
-    "timestamps length": (lib.SN_DROP_TCP, lambda frame: repaired(changed(57, b"\x09")(frame))),
 }
 
 
@@ -169,6 +166,26 @@ def test_a_bad_frame_is_dropped_for_one_reason(name: str) -> None:
     runs = parse(Frames.of([good, spoil(good), good]))
     assert [run.kind for run in runs] == [TCP, reason, TCP]
     assert runs[1].payload_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "timestamps", "sacks"),
+    [
+        ("0500080a0000000100000002", None, 0),  # length 0: nothing is read behind it
+        ("050d080a0000000100000002", None, 0),  # longer than the options
+        ("010101010101010101010105", None, 0),  # without a length
+        ("010809000000010000000201", None, 0),  # timestamps of another length
+        ("0508000000000000080a0000", None, 0),  # cut off
+        ("0502080a0000000100000002", (1, 2), 0),  # SACK without blocks
+        ("050a00000001000000020101", None, 1),
+    ],
+)
+def test_broken_options_are_ignored(options: str, timestamps: tuple[int, int] | None, sacks: int) -> None:
+    """As in Linux: the segment itself is good."""
+    [good] = frames_of(b"a payload")
+    [run] = parse(Frames.of([repaired(changed(54, bytes.fromhex(options))(good))]))
+    assert (run.kind, run.timestamps, run.sack_blocks) == (TCP, timestamps, sacks)
+    assert run.payloads == [b"a payload"]
 
 
 def test_offsets_outside_the_buffer_are_dropped() -> None:

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.link import EmulatedLink, EmulationSpec, Link
-from tests.facades.nic import Node
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection, Host, TcpConfig
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryLink, MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet.segment import PLAIN, Tag
+from softnic.sim.clock import Actor, VirtualClock
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.host import Host
+from tests.tcp.flows import flow
 
 from .harness import TOS
 

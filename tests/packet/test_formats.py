@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.packet import ParseError, arp, ethernet, icmp, ipv4
+from softnic.packet import arp, ethernet, icmp, ipv4
+from softnic.packet.ethernet import ParseError
 
 macs = st.binary(min_size=6, max_size=6)
 unicast = macs.map(lambda mac: bytes([mac[0] & 0xFE]) + mac[1:])

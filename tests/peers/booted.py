@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.facades.netns_lab import NetnsHost
+from softnic.cluster.netns_lab.host import NetnsHost
 
 BOOT_S = 120.0
 RUN_S = 300.0

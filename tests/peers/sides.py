@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
+from softnic.cluster.netns_lab.cable import Cable, bad_cable
+from softnic.cluster.netns_lab.host import NetnsHost, join
 from tests.daemon.nics import serving
-from tests.facades.netns_lab import Cable, NetnsHost, bad_cable, join
 from tests.hosts import HostedNic
 
 LIMIT_S = 60.0

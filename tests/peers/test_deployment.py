@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from softnic.cluster.netns_lab.host import WIRE_PORT, NetnsHost, join
 from tests import needs
-from tests.facades.netns_lab import WIRE_PORT, NetnsHost, join
 from tests.peers.booted import RUN_S, BootedHost, booted, finish, missing
 
 pytestmark = [

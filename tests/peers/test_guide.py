@@ -8,9 +8,9 @@ import shlex
 import sys
 from pathlib import Path
 
+from softnic.cluster.netns_lab.host import NetnsHost, join
 from tests import needs
 from tests.daemon.nics import serving
-from tests.facades.netns_lab import NetnsHost, join
 from tests.hosts import HostedNic
 from tests.peers.sides import SIDES, Sides, exchange
 

@@ -10,10 +10,10 @@ import struct
 import pytest
 
 from softnic import socket
+from softnic.cluster.netns_lab.host import NIC_MTU
+from softnic.packet.ethernet import mac_of
 from tests import needs
 from tests.daemon.nics import read_all, until
-from tests.facades.netns_lab import NIC_MTU
-from tests.facades.packet import mac_of
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import LIMIT_S, OURS, SIDES, Side, Sides, exchange
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
+from softnic.cluster.netns_lab.cable import Cable
 from tests import needs
 from tests.daemon.nics import START_S, Nic, free_port, serving
-from tests.facades.netns_lab import Cable
 from tests.peers.sides import KERNEL, LIMIT_S, Running, exchange, noise, send_back
 
 pytestmark = pytest.mark.slow

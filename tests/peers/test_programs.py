@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import pytest
 
+from softnic.cluster.netns_lab.host import NetnsHost
 from tests import needs
 from tests.daemon.nics import until
 from tests.daemon.test_process_monitor import QuietHandler, Server
-from tests.facades.netns_lab import NetnsHost
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 

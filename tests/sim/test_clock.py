@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from tests.facades.packet import Frames
-from tests.facades.sim import MemoryNetwork, Stalled, VirtualClock
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.frames import Frames
+from softnic.sim.clock import Stalled, VirtualClock
 
 
 class Ticker:

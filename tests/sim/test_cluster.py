@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.model import ClusterSpec, Floats, LayerTimes, Program, SimCluster, SimRank, SwitchedLink, programs
-from tests.facades.packet import Frames
-from tests.facades.sim import MemoryNetwork, Stalled
+from softnic.link.memory import MemoryNetwork
+from softnic.model import programs
+from softnic.model.smartnic import LayerTimes
+from softnic.packet.frames import Frames
+from softnic.sim.clock import Stalled
+from softnic.sim.cluster import SimCluster
+from softnic.sim.processes import Floats, Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
+from softnic.sim.switch import SwitchedLink
 
 COUNT = 4096
 """Floats of a vector."""

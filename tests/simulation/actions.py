@@ -12,8 +12,8 @@ from itertools import groupby
 import numpy as np
 
 from softnic import codecs
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.sim import TOS
+from softnic.packet.segment import PLAIN, Tag
+from softnic.sim.node import TOS
 
 WORD_CODECS = (None, None, "bounded:4", "bounded:10", "inceptionn:10", "truncate:16", "raw", "auto:bounded:8")
 """Codecs whose result for a float does not depend on where a segment was cut. None: the codec of the NIC's table."""

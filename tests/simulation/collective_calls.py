@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.collectives import schedule
-from tests.facades.ipc import WorkRequest
+from softnic.collectives import schedule
+from softnic.ipc.work_queue import WorkRequest
 from tests.simulation.invariants import Violation
 
 Array = npt.NDArray[Any]

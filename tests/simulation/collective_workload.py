@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 import random
 
-from tests.facades.collectives import CollectiveEngine
-from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed
-from tests.facades.sim import ConnectionEvent
-from tests.facades.tcp import Connection, Listener, State, peer_streams
+from softnic.collectives import CollectiveEngine
+from softnic.ipc.work_queue import CancelRequest, WorkCompletion, WorkFailed
+from softnic.sim.node import ConnectionEvent
+from softnic.tcp.connection import Connection
+from softnic.tcp.listener import Listener
+from softnic.tcp.peer_stream import peer_streams
+from softnic.tcp.state import State
 from tests.simulation.collective_calls import Array, CollectiveCall
 from tests.simulation.invariants import Violation
 from tests.simulation.node import WorldNode

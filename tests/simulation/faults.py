@@ -7,8 +7,8 @@ from functools import partial
 from itertools import product
 from typing import Protocol
 
-from tests.facades.link import EmulationSpec
-from tests.facades.sim import VirtualClock
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.sim.clock import VirtualClock
 from tests.simulation.node import WorldNode
 from tests.simulation.scenario import Fault
 

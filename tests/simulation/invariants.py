@@ -7,8 +7,9 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.facades.nic import Node
-from tests.facades.tcp import HANDSHAKE, Connection, State
+from softnic.nic.node import Node
+from softnic.tcp.connection import Connection
+from softnic.tcp.state import HANDSHAKE, State
 
 OVER_S = 1.0
 """Tolerance of a deadline: a timer that expires does not always end at once what it limits."""

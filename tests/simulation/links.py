@@ -9,9 +9,11 @@ import heapq
 import random
 from collections.abc import Callable
 
-from tests.facades.link import EmulatedLink, EmulationSpec, Link
-from tests.facades.packet import Frames
-from tests.facades.sim import MemoryLink
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryLink
+from softnic.packet.frames import Frames
 
 LATE_S = 25.0
 """Longest delay of a stale duplicate: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""

@@ -8,15 +8,21 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from tests.facades.nic import FixedSpeed, Node, SegmentObserver
-from tests.facades.sim import FIRST_IP, TOS, Application, MemoryLink, SimNode
-from tests.facades.tcp import Connection, Host, State
+from softnic.link.memory import MemoryLink
+from softnic.nic.adaptive_codec import FixedSpeed
+from softnic.nic.node import Node
+from softnic.sim.node import FIRST_IP, TOS, Application, SimNode
+from softnic.tcp.connection import Connection
+from softnic.tcp.host import Host
+from softnic.tcp.state import State
 from tests.simulation.invariants import check_node
 from tests.simulation.links import LocalLink, SimLink
 from tests.simulation.local_clock import LocalClock
+from tests.simulation.recording import HostRecorder
 from tests.simulation.scenario import NodeSpec
 from tests.simulation.trace import Trace
 
@@ -51,7 +57,7 @@ class WorldNode(SimNode[WorldApplication]):
         time: Callable[[], float],
         log: Callable[[str], None],
         trace: Trace,
-        capture: SegmentObserver | None = None,
+        capture: HostRecorder | None = None,
         fast_path: FastPathMode | None = None,
     ) -> None:
         super().__init__(port)
@@ -154,7 +160,8 @@ class WorldNode(SimNode[WorldApplication]):
             if self._coin is not None:
                 for connection in in_order(connections):
                     connection.fast_path = self._coin.random() < 0.5
-            super().advance(now)
+            with nullcontext() if self._capture is None else self._capture.turn(self.local):
+                super().advance(now)
             for connection in in_order([each for each in connections if each.state is State.CLOSED]):
                 self._trace.on_end(now, self.index, connection, self.local)
             check_node(self.node, self.clock.local_time(now), self.clock.local_time(min(now, self.disturbed_at)))

@@ -9,9 +9,10 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.facades.link import EmulationSpec
-from tests.facades.nic import Mode
-from tests.facades.tcp import ALGORITHMS, TcpConfig
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.nic.nic import Mode
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.config import TcpConfig
 from tests.simulation.actions import Conversation, ConversationGenerator
 
 _FAULT_S = (0.05, 1.0, 3.0, 3.0, 8.0, 90.0)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 
-from tests.facades.sim import ConnectionEvent
-from tests.facades.tcp import CUT, HANDSHAKE, Closed, Connection, Listener, State
+from softnic.sim.node import ConnectionEvent
+from softnic.tcp.connection import Closed, Connection
+from softnic.tcp.listener import Listener
+from softnic.tcp.send_buffer import CUT
+from softnic.tcp.state import HANDSHAKE, State
 from tests.simulation.actions import (
     AwaitBytes,
     Close,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades import planted
+from tests.simulation import planted
 from tests.simulation.invariants import Violation
 from tests.simulation.scenario import draw
 from tests.simulation.seeds import failure_of, real_time_limit, try_seed

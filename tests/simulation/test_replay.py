@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.sim import FIRST_IP
+from softnic.sim.node import FIRST_IP
 from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
 from tests.simulation.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import TcpStack
+from softnic.tcp.stack import TcpStack
 from tests.simulation.soak import IdleMemory, evaluate, soak
 
 HOURS = 2

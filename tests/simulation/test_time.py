@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from tests.facades.link import EmulationSpec
-from tests.facades.packet import Frames
-from tests.facades.sim import MemoryNetwork
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.frames import Frames
 from tests.simulation.links import LATE_S, LocalLink, SimLink
 from tests.simulation.local_clock import LocalClock
 

@@ -15,9 +15,9 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from struct import pack
 
-from tests.facades.nic import Node
-from tests.facades.packet import Frames
-from tests.facades.tcp import Connection
+from softnic.nic.node import Node
+from softnic.packet.frames import Frames
+from softnic.tcp.connection import Connection
 
 FILE = Path(__file__).with_name("traces.json")
 DIGITS = 8

@@ -10,8 +10,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
-from tests.facades.packet import Frames, mac_of
-from tests.facades.sim import FIRST_IP, MemoryNetwork, Stalled, VirtualClock
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.sim.clock import Stalled, VirtualClock
+from softnic.sim.node import FIRST_IP
 from tests.simulation.actions import Conversation
 from tests.simulation.collective_workload import Job, JobRank
 from tests.simulation.faults import Pair, schedule
@@ -31,10 +34,7 @@ LOG_LINES = 400
 
 
 class World:
-    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`.
-
-    A `recording` takes segments from Python, so connections do not use the fast path while there is one.
-    """
+    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`."""
 
     def __init__(
         self,

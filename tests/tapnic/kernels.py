@@ -7,7 +7,9 @@ import subprocess
 import sys
 from typing import Any, Self
 
-from tests.facades.cluster import KernelCluster, SupervisedProcess, namespaces
+from softnic.cluster.kernel import KernelCluster
+from softnic.cluster.supervisor import SupervisedProcess
+from softnic.tapnic import namespaces
 
 PATIENCE_S = 300.0
 

@@ -7,9 +7,12 @@ import struct
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tests.facades.packet import HEADER_BYTES, Flags, Options, Segment, Transmitted, mac_of, pack_headers, parse_options
-from tests.facades.sim import MemoryNetwork
-from tests.facades.tapnic import TapDevice, TapNic
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.ethernet import mac_of
+from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options
+from softnic.packet.segment import Flags, Options, Segment, Transmitted
+from softnic.tapnic.device import TapDevice
+from softnic.tapnic.nic import TapNic
 
 ADDRESSES = 0x0A4D0001, 0x0A4D0002
 PORTS = 40000, 5000

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.native import ffi, lib
-from tests.facades.packet import Segment, checksum, pack_headers
-from tests.facades.tapnic import OTHER, TCP, TapDevice, TapPacket
+from softnic._native import ffi, lib
+from softnic.packet.headers import pack_headers
+from softnic.packet.ipv4 import checksum
+from softnic.packet.segment import Segment
+from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
 
 SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, 0x10, 5)
 HEADER = pack_headers(replace(SEGMENT, flags=0x18), b"\2" * 6, b"\4" * 6, 0)

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic.cluster.kernel import KernelCluster
+from softnic.ipc import control
+from softnic.ipc.client import Client
+from softnic.tapnic import namespaces
 from tests import needs
-from tests.facades.cluster import KernelCluster, namespaces
-from tests.facades.ipc import Client, control
 from tests.tapnic.kernels import Program
 
 pytestmark = needs.kernels

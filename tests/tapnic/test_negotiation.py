@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.facades.packet import Flags, Options, Segment
-from tests.facades.tapnic import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, TapFlow, TapFlowTable, flow_max_payload
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tapnic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, TapFlow, TapFlowTable, flow_max_payload
 
 SYN, SYN_ACK = int(Flags.SYN), int(Flags.SYN | Flags.ACK)
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.facades.packet import Frames, Options, Segment
-from tests.facades.tapnic import MAX_UNANSWERED, TapFlowTable, forget_flows
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Options, Segment
+from softnic.tapnic.flows import MAX_UNANSWERED, TapFlowTable
 from tests.nic.harness import checksum
 from tests.tapnic.simulated import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
 
@@ -183,7 +184,7 @@ class TestUnknown:
 
     def test_the_peer_is_reset_too(self, pair: Pair) -> None:
         pair.connect()
-        forget_flows(pair.right.node)
+        pair.right.node.flows._flows.clear()
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA[:640])
         pair.pump()
         assert pair.right.packets() == []

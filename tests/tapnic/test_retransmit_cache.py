@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.tapnic import RetransmitCache, TaggedRange, TxPart
+from softnic.tapnic.retransmit_cache import RetransmitCache, TaggedRange, TxPart
 
 ISS = 0xFFFFFF00
 """Close to 2^32, so that sequence numbers wrap."""

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.nic import segment_of
-from tests.facades.packet import Flags, Options, Segment, pack_headers
+from softnic.packet.headers import pack_headers
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tapnic.segments import segment_of
 
 SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, int(Flags.ACK), 5, 0x28)
 

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from softnic.capture import reader
+from softnic.capture.flows import Analysis
+from softnic.capture.streams import stream_bytes
+from softnic.cluster.kernel import KernelCluster
+from softnic.commands.capture import recording
+from softnic.tapnic import namespaces
 from tests import needs
-from tests.facades.capture import Analysis, reader, stream_bytes
-from tests.facades.cluster import KernelCluster, namespaces
-from tests.facades.commands import recording
 from tests.tapnic.kernels import PATIENCE_S, Program
 from tests.tapnic.test_kernels import assert_rounded, send, words
 

@@ -12,8 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.facades.packet import Flags, Segment, Transmitted, ipv4
-from tests.facades.tcp import Connection, Event, Host, Listener, State, TcpConfig
+from softnic.packet import ipv4
+from softnic.packet.segment import Flags, Segment, Transmitted
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import Event
+from softnic.tcp.host import Host
+from softnic.tcp.listener import Listener
+from softnic.tcp.state import State
 
 TAGGED = 0x28
 CODECS = 0b111

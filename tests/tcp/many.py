@@ -20,22 +20,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.facades.link import EmulatedLink, EmulationSpec
-from tests.facades.nic import Node
-from tests.facades.packet import Tag, ipv4
-from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import (
-    AcceptReady,
-    Closed,
-    Connection,
-    Established,
-    Listener,
-    Readable,
-    TcpConfig,
-    Writable,
-    learn_neighbour,
-    remaining,
-)
+from softnic._native import ffi, lib
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet import ipv4
+from softnic.packet.segment import Tag
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Closed, Connection, Established, Readable, Writable
+from softnic.tcp.listener import AcceptReady, Listener
+from softnic.tcp.stack import TcpStack
 
 LOSSES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.2)
 NODES = 4
@@ -53,6 +49,18 @@ CONFIG = TcpConfig(
 ENDINGS = ("asker", "answerer", "both", "question", "close")
 """Which end closes its direction first: the client after the reply, the server after sending it, both without waiting,
 or the client after its request; or the client closes the connection."""
+
+
+def remaining(stack: TcpStack) -> dict[str, int]:
+    """Return the number of each kind of object that a stack still holds: zero once all connections are closed."""
+    return {
+        "connections": len(stack.connections),
+        "time-waits": len(stack._time_waits),
+        "ports": len(+stack._local_ports),
+        "timers": stack.scheduler.c.timer_count,
+        "ready": lib.sn_ready_count(ffi.addressof(stack.scheduler.c, "ready")),
+        "flows": stack.scheduler.c.flows,
+    }
 
 
 class Failed(AssertionError):
@@ -95,7 +103,7 @@ class World:
         self.nodes = [self._node(network, spec, number) for number in range(NODES)]
         for node in self.nodes:
             for other in self.nodes:
-                learn_neighbour(node.host, other.nic.ip, other.nic.mac, 1e12)
+                node.host._neighbours.learn(other.nic.ip, other.nic.mac, 1e12, unasked=True)
         self._listeners: dict[Listener, Node] = {
             node.host.listen(0, PORT, 2 * AT_ONCE, 0.0): node for node in self.nodes
         }

@@ -1,10 +1,11 @@
-"""BBR in Python: the reference of native/bbr.c, whose fields softnic/tcp/bbr.py describes."""
+"""BBR in Python: the reference of native/tcp/bbr.c, whose fields softnic/tcp/bbr.py describes."""
 
 from __future__ import annotations
 
 from collections import deque
 
-from tests.facades.tcp import Ack, BbrMode
+from softnic.tcp.bbr import Mode as BbrMode
+from softnic.tcp.scoreboard import Ack
 
 _HIGH_GAIN = 2.885
 """2 / ln 2: the smallest gain that doubles the rate every round trip."""

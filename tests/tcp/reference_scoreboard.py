@@ -1,4 +1,4 @@
-"""The scoreboard in Python: the reference of native/scoreboard.c."""
+"""The scoreboard in Python: the reference of native/tcp/scoreboard.c."""
 
 from __future__ import annotations
 

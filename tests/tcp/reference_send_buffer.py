@@ -1,4 +1,4 @@
-"""The send buffer in Python: the reference of native/send_buffer.c."""
+"""The send buffer in Python: the reference of native/tcp/send_buffer.c."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tests.facades.packet import PLAIN, Tag
+from softnic.packet.segment import PLAIN, Tag
+from softnic.tcp.send_buffer import Cuts
 from tests.tcp.reference_zerocopy import ReferenceRuns
 
 CUT = 64
 """Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
 _WORD = 4
+_SHORTEST = Cuts()
 _EMPTY = memoryview(b"")
 
 
@@ -27,6 +29,8 @@ class ReferenceTagRange(NamedTuple):
     """The tag selects an offload: the bytes are floats."""
     block: int = CUT
     """Bytes between two places where the range may be cut."""
+    lossless: bool = False
+    """Its codec alters no byte."""
 
     def cut_before(self, position: int, limit: int) -> int:
         """Returns the last position before `limit` where a segment from `position` may end if more follows."""
@@ -142,7 +146,7 @@ class ReferenceSendBuffer:
         block = tag_range.block
         return 0 if (self.end - tag_range.origin) % block else size - size % block
 
-    def tag(self, tag: Tag, position: int, words: bool, block: int = CUT) -> None:
+    def tag(self, tag: Tag, position: int, words: bool, cuts: Cuts = _SHORTEST) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
         last = self._ranges[-1]
         if tag == last.tag:
@@ -152,7 +156,7 @@ class ReferenceSendBuffer:
         if position == last.start:
             self._ranges.pop()
             self._starts.pop()
-        self._ranges.append(ReferenceTagRange(position, position, tag, words and self._floats, block))
+        self._ranges.append(ReferenceTagRange(position, position, tag, words and self._floats, *cuts))
         self._starts.append(position)
 
     def no_floats(self) -> None:
@@ -161,7 +165,7 @@ class ReferenceSendBuffer:
         To be called before anything is sent.
         """
         self._floats = False
-        self._ranges = [ReferenceTagRange(r.start, r.origin, r.tag, False, r.block) for r in self._ranges]
+        self._ranges = [ReferenceTagRange(r.start, r.origin, r.tag, False, r.block, r.lossless) for r in self._ranges]
 
     @property
     def last_tag(self) -> Tag:
@@ -185,7 +189,7 @@ class ReferenceSendBuffer:
             return tag_range, end, True
         if flush or not tag_range.words:
             return tag_range, end, flush
-        unit = tag_range.block if self.blocks else _WORD
+        unit = tag_range.block if self.blocks else 1 if tag_range.lossless else _WORD
         return tag_range, max(position, end - (end - tag_range.origin) % unit), False
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
@@ -198,7 +202,8 @@ class ReferenceSendBuffer:
         index = bisect_right(self._starts, position)
         tag_range = self._ranges[index - 1]
         if tag_range.words and tag_range.start != position and (position - tag_range.origin) % tag_range.block:
-            cut = ReferenceTagRange(position, tag_range.origin, tag_range.tag, tag_range.words, tag_range.block)
+            origin = position if (position - tag_range.origin) % _WORD else tag_range.origin
+            cut = tag_range._replace(start=position, origin=origin)
             self._ranges.insert(index, cut)
             self._starts.insert(index, position)
 

@@ -1,4 +1,4 @@
-"""Steps of a connection in Python: the reference of native/flow_growth.c, flow_receive.c and flow_send.c.
+"""Steps of a connection in Python: the reference of native/tcp/flow_{growth,receive,send,timers}.c.
 
 They work on the fields of a connection, as the C does.
 """

@@ -1,4 +1,4 @@
-"""Zero-copy runs in Python: the reference of native/send_buffer.c."""
+"""Zero-copy runs in Python: the reference of native/tcp/send_buffer.c."""
 
 from __future__ import annotations
 

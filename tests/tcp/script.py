@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.facades.packet import Flags, Options, Segment, Transmitted, ipv4
-from tests.facades.tcp import Connection, Host, State, TcpConfig, learn_neighbour, seq
+from softnic.packet import ipv4
+from softnic.packet.segment import Flags, Options, Segment, Transmitted
+from softnic.tcp import seq
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.host import Host
+from softnic.tcp.send_buffer import Cuts
+from softnic.tcp.state import State
 from tests.tcp.lab import CODECS
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
@@ -32,8 +38,9 @@ class Script:
             send_frame=self.send_frame,
             rng=Random(5),
             config=config,
+            cuts_of=lambda tag: Cuts(lossless=tag.codec == "raw"),
         )
-        learn_neighbour(self.host, PEER, PEER_MAC, self.now + 1e6)
+        self.host._neighbours.learn(PEER, PEER_MAC, self.now + 1e6, unasked=True)
         self._out: list[Segment] = []
         self.frames: list[bytes] = []
         self.iss = 0

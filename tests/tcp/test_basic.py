@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.facades.packet import Tag
-from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State
+from softnic.packet.segment import Tag
+from softnic.tcp.connection import Closed, Established, Readable
+from softnic.tcp.listener import AcceptReady
+from softnic.tcp.state import State
 from tests.tcp.lab import Lab, Pump, Wire, accept
 from tests.tcp.script import state_of
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import Ack, Bbr, BbrMode, Scoreboard, TcpConfig
+from softnic.tcp.bbr import Bbr
+from softnic.tcp.bbr import Mode as BbrMode
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.scoreboard import Ack, Scoreboard
 
 from .lab import Lab, Pump, Wire
 from .test_reno import ack

@@ -8,7 +8,9 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import Bbr, BbrMode, Scoreboard, new_ack
+from softnic.tcp.bbr import Bbr
+from softnic.tcp.bbr import Mode as BbrMode
+from softnic.tcp.scoreboard import Scoreboard, new_ack
 from tests.tcp.reference_bbr import ReferenceBbr
 
 SMSS = 1000

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import BETA, Cubic, HyStart
+from softnic.tcp.cubic import BETA, Cubic
+from softnic.tcp.hystart import HyStart
 from tests.tcp.test_reno import ack
 
 RTT = 0.1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Segment
-from tests.facades.tcp import NEVER, DelayedAck, TcpConfig
+from softnic.packet.segment import Segment
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.delayed_ack import NEVER, DelayedAck
+from tests.tcp.flows import flow
 from tests.tcp.lab import Lab, Wire
 from tests.tcp.script import ACK, FIN, MSS, PSH, Script
 

@@ -9,9 +9,10 @@ from typing import Literal
 
 import pytest
 
-from tests.facades.flow_state import state_of
-from tests.facades.packet import Segment, Tag
-from tests.facades.tcp import Connection, TcpConfig
+from softnic.packet.segment import Segment, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from tests.tcp.flow_state import state_of
 from tests.tcp.lab import TAGGED, Lab, Wire
 
 Mode = Literal["off", "on", "mixed"]

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.facades.flow_state import state_of
-from tests.facades.packet import Segment
-from tests.facades.tcp import Connection, TcpConfig, isn
+from softnic.packet.segment import Segment
+from softnic.tcp import isn
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from tests.tcp.flow_state import state_of
 from tests.tcp.lab import START, Lab, Wire
 from tests.tcp.test_fast_path import Mode, describe
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.flow_state import Plain, SendFields, differences, numbers_of, state_of
-from tests.facades.packet import Tag
-from tests.facades.tcp import Connection, TcpConfig
+from softnic._fields import SendFields
+from softnic.packet.segment import Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from tests.tcp.flow_state import Plain, differences, numbers_of, state_of
+from tests.tcp.flows import flow
 from tests.tcp.lab import TAGGED, Lab, Wire
 
 

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, Segment, Tag
-from tests.facades.tcp import State, TcpConfig
+from softnic.packet.segment import Options, Segment, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, FIN, LOCAL, MSS, PEER, RST, SYN, Script
 
 near = st.integers(-5, 30) | st.integers(-(2**31), 2**31)

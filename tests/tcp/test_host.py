@@ -6,23 +6,18 @@ import errno
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, icmp, ipv4
-from tests.facades.tcp import (
-    MAX_ENTRIES,
-    Closed,
-    Connection,
-    EchoReply,
-    Neighbours,
-    StackCounters,
-    State,
-    TcpConfig,
-    forget_neighbours,
-    isn,
-    limit_ephemeral_ports,
-    queued_timers,
-)
+from softnic.packet import arp, ethernet, icmp, ipv4
+from softnic.packet.ethernet import ParseError
+from softnic.packet.segment import Options, Segment
+from softnic.tcp import isn, stack
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Closed, Connection
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.events import EchoReply
+from softnic.tcp.neighbours import MAX_ENTRIES, Neighbours
+from softnic.tcp.state import State
 from tests.simulation.invariants import reachable
+from tests.tcp.flows import flow
 from tests.tcp.lab import Lab, Pump, Wire, accept
 from tests.tcp.script import ACK, LOCAL, PEER, SYN, Script, state_of
 
@@ -85,7 +80,7 @@ class TestArp:
     def test_waiting_for_arp_is_not_a_loss(self) -> None:
         lab = Lab()
         client, server = lab.pair()
-        forget_neighbours(lab.a.host)
+        lab.a.host._neighbours._entries.clear()
         lab.b.deaf = True
         before = flow(client).cwnd
         client.send(b"still there?")
@@ -150,7 +145,7 @@ class TestArp:
     def test_a_segment_that_waits_for_arp_does_not_keep_its_connection(self) -> None:
         lab = Lab()
         connection, peer = lab.pair()
-        forget_neighbours(lab.a.host)
+        lab.a.host._neighbours._entries.clear()
         connection.abort(lab.now)
         lab.a.take_events()
         lab.a.host.next_time()  # forgets the connection's timers
@@ -272,7 +267,7 @@ class TestPorts:
         assert error.value.errno == errno.EADDRNOTAVAIL
 
     def test_running_out_of_ports(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        limit_ephemeral_ports(monkeypatch, range(40_000, 40_003))
+        monkeypatch.setattr(stack, "_EPHEMERAL", range(40_000, 40_003))
         lab = Lab()
         ports = {lab.a.host.connect(lab.b.ip, 80, lab.now).local[1] for _ in range(3)}
         assert ports == {40_000, 40_001, 40_002}
@@ -333,7 +328,7 @@ class TestManyConnections:
             connection.set_keepalive((7200.0, 75.0, 9), script.now)
             connection.abort(script.now)
             script.sent()
-        assert queued_timers(script.host.tcp) < 200
+        assert script.host.tcp.scheduler.c.timer_count < 200
 
 
 def test_initial_sequence_numbers_depend_on_both_ends_and_a_secret() -> None:

@@ -6,9 +6,13 @@ import errno
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, ParseError, Segment, ethernet, icmp, ipv4
-from tests.facades.tcp import Connection, StackCounters, State
+from softnic.packet import ethernet, icmp, ipv4
+from softnic.packet.ethernet import ParseError
+from softnic.packet.segment import Options, Segment
+from softnic.tcp.connection import Connection
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
 
 ROUTER = ipv4.address("10.77.0.99")

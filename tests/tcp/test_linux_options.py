@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options
+from softnic.packet.segment import Options
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, MSS, SYN, Script
 
 

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.facades.comm import KEEPALIVE_S, USER_TIMEOUT_MS
-from tests.facades.packet import arp, ethernet
-from tests.facades.tcp import QUIET_S, Closed, Connection, Host, PeerFound, PeerLost, State, TcpConfig
+from softnic.comm.transport import KEEPALIVE_S, USER_TIMEOUT_MS
+from softnic.packet import arp, ethernet
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Closed, Connection
+from softnic.tcp.host import Host
+from softnic.tcp.liveness import QUIET_S, PeerFound, PeerLost
+from softnic.tcp.state import State
 from tests.tcp.lab import Lab, Node, Wire
 
 PATIENCE_S = 4.0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Segment, Tag
-from tests.facades.tcp import Connection, RetransmissionTimeout, State, TcpConfig, seq
+from softnic.packet.segment import Segment, Tag
+from softnic.tcp import seq
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.rto import RetransmissionTimeout
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.lab import TAGGED, Filter, Lab, Pump, Wire
 from tests.tcp.script import ACK, MSS, SYN, Script
 

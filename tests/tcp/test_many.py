@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.packet import Tag
-from tests.facades.planted import leak_buffer_memory
-from tests.facades.tcp import Connection
+from softnic.packet.segment import Tag
+from softnic.tcp.connection import Connection
+from tests.simulation.planted import leak_buffer_memory
 from tests.tcp import many
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Segment
-from tests.facades.tcp import Connection, Established, State
+from softnic.packet.segment import Segment
+from softnic.tcp.connection import Connection, Established
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.lab import Lab, Node, Wire
 from tests.tcp.script import ACK, FIN, SYN, state_of
 

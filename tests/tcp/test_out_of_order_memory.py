@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.flow import flow
-from tests.facades.tcp import Budget, Reassembly, TcpConfig
+from softnic.tcp.budget import Budget
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.reassembly import Reassembly
+from tests.tcp.flows import flow
 from tests.tcp.lab import Lab, Pump, Wire
 from tests.tcp.script import ACK, Script
 

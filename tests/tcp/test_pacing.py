@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.tcp import ALGORITHMS, Connection, Pacer, TcpConfig
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.pacing import Pacer
+from tests.tcp.flows import flow
 from tests.tcp.lab import Lab, Wire
 from tests.tcp.script import ACK, MSS, Script
 

@@ -6,12 +6,17 @@ import random
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.nic import Node
-from tests.facades.packet import Frames, Options, Segment, Tag, ethernet, icmp, ipv4
-from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import LEAST_PATH_MTU, LIFETIME_S, Connection, PathMtus, update_mss
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet import ethernet, icmp, ipv4
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Options, Segment, Tag
+from softnic.sim.clock import VirtualClock
+from softnic.tcp.connection import Connection
+from softnic.tcp.path_mtu import LEAST_PATH_MTU, update_mss
+from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from tests.nic.nodes import Transfer
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, MSS, SYN, Script
 from tests.tcp.test_icmp import ROUTER, TOO_LONG, tell
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import LOST, MinimumRtt, Rack, Scoreboard, new_ack
+from softnic.tcp.rack import MinimumRtt, Rack
+from softnic.tcp.scoreboard import LOST, Scoreboard, new_ack
 
 SMSS = 1000
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import ReceiveState
+from softnic.tcp.rcv import ReceiveState
 
 
 def receiver(capacity: int = 100_000, pieces: int = 100) -> ReceiveState:
@@ -119,14 +119,20 @@ def test_any_cuts_in_any_order_give_the_stream(segments: list[tuple[int, int]]) 
         assert set().union(*kept) == {position for position in have if position > expected}
 
 
-def test_small_pieces_share_memory_and_large_ones_keep_theirs() -> None:
+def test_pieces_share_memory_and_are_copied() -> None:
     rcv = receiver()
     for index in range(1, 101):
         rcv.put(index, piece(index, index + 1), False)
     assert [bytes(view) for view in rcv.received] == [STREAM[1:101]]
-    large = np.arange(4000, dtype=np.uint8).data
-    rcv.put(101, large, False)
-    assert rcv.received[-1].obj is large.obj
+    large = np.arange(40_000, dtype=np.uint8)
+    before = large.tobytes()
+    rcv.put(101, large.data, False)
+    large[:] = 0
+    assert [bytes(view) for view in rcv.received] == [STREAM[1:101], before]
+    rcv.put(40_101, memoryview(b"behind"), False)
+    rcv.consume(40_100)
+    assert [bytes(view) for view in rcv.received] == [b"behind"]
+    assert (rcv.buffer.size, rcv.unread) == (6, 6)
 
 
 def test_a_small_part_of_a_large_buffer_is_copied() -> None:
@@ -134,7 +140,7 @@ def test_a_small_part_of_a_large_buffer_is_copied() -> None:
     batch = memoryview(bytes(1_000_000))
     rcv.put(1, batch[:3000], False)
     rcv.put(5000, batch[:3000], False)
-    assert all(view.obj is not batch.obj for view in (*rcv.received, *(payload for _, payload in rcv.waiting)))
+    assert all(payload.obj is not batch.obj for _, payload in rcv.waiting)
 
 
 def test_consuming_in_parts() -> None:

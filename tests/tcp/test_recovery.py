@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import Recovery, Reno, Scoreboard, new_ack
+from softnic.tcp.recovery import Recovery
+from softnic.tcp.reno import Reno
+from softnic.tcp.scoreboard import Scoreboard, new_ack
 
 FRAME = 1000
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno, new_ack
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.congestion import Congestion
+from softnic.tcp.reno import Reno
+from softnic.tcp.scoreboard import Ack, new_ack
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, MSS, Script
 
 

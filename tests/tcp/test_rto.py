@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import RetransmissionTimeout
+from softnic.tcp.rto import RetransmissionTimeout
 
 
 def timeout() -> RetransmissionTimeout:

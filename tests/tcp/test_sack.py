@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, Segment, Tag, pack_options, unpack_sacks
-from tests.facades.tcp import (
-    Connection,
-    Reassembly,
-    TcpConfig,
-    reordering_window_multiplier,
-    seq,
-    set_reordering_window,
-)
+from softnic.packet.headers import pack_options, unpack_sacks
+from softnic.packet.segment import Options, Segment, Tag
+from softnic.tcp import seq
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.reassembly import Reassembly
+from tests.tcp.flows import flow
 from tests.tcp.lab import TAGGED, Lab, Pump, Wire
 from tests.tcp.script import ACK, MSS, PEER_ISS, SYN, Script
 from tests.tcp.test_loss import number_of, once, starts
@@ -191,14 +188,14 @@ class TestSending:
     def test_recovery_ends_with_the_reduced_window(self, script: Script) -> None:
         connection = flying(script, 20)
         connection.set_congestion("reno")
-        set_reordering_window(connection, 3, persist=1)
+        connection.rack._multiplier, connection.rack._persist = 3, 1
         report(script, (2001, 5001))
         assert flow(connection).in_recovery
         assert flow(connection).cwnd < 20 * (MSS + 54)
         report(script, ack=20_001)
         assert flow(connection).recovery_is_over
         assert 0 <= flow(connection).cwnd - flow(connection).ssthresh <= MSS + 54
-        assert reordering_window_multiplier(connection) == 1  # it was the last one for which that holds
+        assert connection.rack._multiplier == 1  # it was the last one for which that holds
 
     def test_reports_of_out_of_order_data_do_not_grow_the_window(self, script: Script) -> None:
         connection = flying(script, 10)
@@ -213,7 +210,7 @@ class TestSending:
         """Reported below what is acknowledged, or within what else has come (RFC 2883, section 4)."""
         connection = flying(script, 10)
         report(script, *spans, ack=1001)
-        assert reordering_window_multiplier(connection) == 2
+        assert connection.rack._multiplier == 2
 
     def test_a_probe_is_sent_for_a_lost_tail(self, script: Script) -> None:
         flying(script, 10)

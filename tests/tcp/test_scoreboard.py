@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import LOST, OUT, SACKED, Ack, Scoreboard, new_ack
+from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard, new_ack
 
 
 def acknowledge(flight: Scoreboard, una: int) -> Ack:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import Ack, Scoreboard, new_ack
+from softnic.tcp.scoreboard import Ack, Scoreboard, new_ack
 from tests.tcp.reference_scoreboard import OUT, ReferenceAck, ReferenceRange, ReferenceScoreboard
 
 KINDS = (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.tcp import SendBuffer, tag_ranges
+from softnic.packet.segment import PLAIN, Tag
+from softnic.tcp.send_buffer import SendBuffer
 
 FLOATS = Tag(0x28)
 
@@ -115,7 +115,7 @@ class TestTags:
             write(buffer, bytes(8))
         buffer.release(161)
         assert buffer.last_tag == FLOATS
-        assert tag_ranges(buffer) == 1
+        assert buffer.tags_count == 1
 
 
 class TestCuts:

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.packet import PLAIN, Tag
-from tests.facades.tcp import SendBuffer
+from softnic.packet.segment import PLAIN, Tag
+from softnic.tcp.send_buffer import Cuts, SendBuffer
 from tests.tcp.reference_send_buffer import ReferenceSendBuffer
 
 LENT = memoryview(Random(1).randbytes(1 << 14))
@@ -32,7 +32,7 @@ def apply(buffer: SendBuffer | ReferenceSendBuffer, kind: str, size: int, seed: 
             buffer.wrote(len(data))
         elif kind == "tag":
             tag = TAGS[seed % len(TAGS)]
-            buffer.tag(tag, buffer.end + size % 90 - 5, tag.tos != 0, 512 if seed % 5 == 0 else 64)
+            buffer.tag(tag, buffer.end + size % 90 - 5, tag.tos != 0, Cuts(512 if seed % 5 == 0 else 64, seed % 3 == 0))
         elif kind == "cut":
             buffer.cut_at(min(buffer.end, buffer.start + size))
         elif kind == "lend":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import seq
+from softnic.tcp import seq
 
 numbers = st.integers(0, 2**32 - 1)
 

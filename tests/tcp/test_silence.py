@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from tests.facades.tcp import State
+from softnic.tcp.state import State
 from tests.tcp.script import ACK, Script, state_of
 
 

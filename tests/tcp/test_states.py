@@ -6,9 +6,12 @@ import errno
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Flags, Options
-from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State, TcpConfig
+from softnic.packet.segment import Flags, Options
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Closed, Established, Readable
+from softnic.tcp.listener import AcceptReady
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
 
 
@@ -52,6 +55,32 @@ class TestListen:
     def test_a_reset_is_ignored(self, script: Script) -> None:
         script.host.listen(0, 80, 5, script.now)
         assert script.receive(RST, 7, 9) == []
+
+    @pytest.mark.parametrize("flags", [0, FIN, SYN | FIN, PSH, SYN | FIN | PSH])
+    def test_what_scanners_send_gets_nothing_and_is_counted(self, script: Script, flags: int) -> None:
+        script.host.listen(0, 80, 5, script.now)
+        assert script.receive(flags, 7, 9, options=Options(mss=MSS)) == []
+        assert script.host.counters.dropped_flags == 1
+        assert script.host.tcp.connections == []
+
+    def test_a_syn_with_fin_ends_no_time_wait(self, script: Script) -> None:
+        script.host.listen(0, 80, 5, script.now)
+        connection = script.established()
+        script.receive(FIN | ACK, 1, 1)
+        connection.shutdown_write()
+        script.sent()
+        old = script.host.tcp.connections
+        script.receive(SYN | FIN, 1000, options=Options(mss=MSS))
+        assert script.host.tcp.connections == old
+
+    def test_connections_that_wait_elsewhere_count_for_the_backlog(self, script: Script) -> None:
+        waiting: list[None] = []
+        listener = script.host.listen(0, 80, 0, script.now, lambda: len(waiting))
+        for replies in (1, 0):
+            script.sport += 1
+            assert len(script.receive(SYN, 0, options=Options(mss=MSS))) == replies
+            waiting.append(None)
+        assert (len(listener.half_open), script.host.counters.dropped_backlog) == (1, 1)
 
     def test_syns_beyond_the_backlog_are_dropped_and_counted(self, script: Script) -> None:
         listener = script.host.listen(0, 80, 1, script.now)
@@ -494,6 +523,26 @@ class TestClosing:
         assert state_of(connection) is state
         script.receive(RST, 2)
         assert (connection.state, connection.error) == (State.CLOSED, 0)
+
+    @pytest.mark.parametrize("state", [State.CLOSE_WAIT, State.CLOSING, State.LAST_ACK, State.TIME_WAIT])
+    def test_a_reset_with_the_number_of_the_fin(self, script: Script, state: State) -> None:
+        """As macOS sends for a program that is killed (Linux, tcp_reset_check)."""
+        connection = script.established()
+        if state in (State.CLOSING, State.TIME_WAIT):
+            connection.shutdown_write()
+            script.sent()
+        script.receive(FIN | ACK, 1, 2 if state is State.TIME_WAIT else 1)
+        if state is State.LAST_ACK:
+            connection.shutdown_write()
+            script.sent()
+        assert state_of(connection) is state
+        assert script.receive(RST, 0) == []
+        assert state_of(connection) is state
+        assert script.receive(RST, 1) == []
+        ended = state is not State.TIME_WAIT
+        assert (state_of(connection) is State.CLOSED) is ended
+        assert connection.error == (errno.EPIPE if state is State.CLOSE_WAIT else 0)
+        assert script.host.counters.resets_received == ended
 
 
 class TestOrphans:

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.facades.flow_state import differences, numbers_of, state_of
-from tests.facades.packet import Tag
-from tests.facades.tcp import Ack, TcpConfig
+from softnic.packet.segment import Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.scoreboard import Ack
 from tests.tcp import reference_steps as reference
+from tests.tcp.flow_state import differences, numbers_of, state_of
 from tests.tcp.lab import TAGGED
 from tests.tcp.script import Script
 

@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, Segment, Tag
-from tests.facades.tcp import PERIOD_S, Listener, State, SynCookies, TcpConfig, stamp
+from softnic.packet.segment import Options, Segment, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.listener import Listener
+from softnic.tcp.state import State
+from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
+from tests.tcp.flows import flow
 from tests.tcp.lab import CODECS, Lab, Pump, accept
 from tests.tcp.script import ACK, FIN, LOCAL, PEER, PSH, SYN, Script
 

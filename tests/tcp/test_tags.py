@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.flow import flow
-from tests.facades.packet import PLAIN, Segment, Tag
-from tests.facades.tcp import Connection, TcpConfig, seq
+from softnic.packet.segment import PLAIN, Segment, Tag
+from softnic.tcp import seq
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from tests.tcp.flows import flow
 from tests.tcp.lab import TAGGED, Lab, Node, Pump, Wire
 from tests.tcp.script import ACK, Script
 
@@ -73,6 +75,24 @@ def test_an_incomplete_float_waits_for_its_rest(script: Script) -> None:
     [segment] = script.sent()
     assert spans(connection, [segment]) == [(8, 4, TAGGED)]
     assert segment.block_offset == 8
+
+
+def test_an_incomplete_float_of_a_lossless_codec_leaves_at_once_and_a_range_begins_behind_it(script: Script) -> None:
+    connection = script.established()
+    connection.set_nodelay(True)
+    connection.tag(Tag(TAGGED, "raw"))
+    sent = []
+    for length in (10, 4, 70, 8):
+        connection.send(bytes(length))
+        sent += script.sent()
+    assert spans(connection, sent) == [(0, 10, TAGGED), (10, 4, TAGGED), (14, 70, TAGGED), (84, 8, TAGGED)]
+    assert [segment.block_offset for segment in sent] == [0, 0, 4, 0]
+    script.receive(ACK, 1, 1 + 12)
+    again = script.wait(1)
+    assert spans(connection, again)[0] in spans(connection, sent)
+    connection.set_blocks(True)
+    connection.send(bytes(2))
+    assert spans(connection, script.sent()) == []
 
 
 def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script) -> None:

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.tcp import State
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, FIN, RST, SYN, Script, state_of
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import MAX_PEERS, Connection, State, totals_of
+from softnic.tcp.connection import Connection
+from softnic.tcp.state import State
+from softnic.tcp.totals import MAX_PEERS, totals_of
 from tests.tcp.lab import Lab, Wire
 
 

@@ -6,9 +6,11 @@ import errno
 
 import pytest
 
-from tests.facades.flow import flow
-from tests.facades.packet import Options, Tag
-from tests.facades.tcp import Closed, Readable, State, TcpConfig, Writable
+from softnic.packet.segment import Options, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Closed, Readable, Writable
+from softnic.tcp.state import State
+from tests.tcp.flows import flow
 from tests.tcp.script import ACK, FIN, MSS, PSH, SYN, Script, state_of
 
 
@@ -19,6 +21,24 @@ class TestPeersWindow:
         connection.send(bytes(9000))
         assert script.shape(script.sent()) == [("A", 1, 1, 2000)]
         assert script.shape(script.receive(ACK, 1, 2001, window=2500)) == [("A", 2001, 1, 2000)]
+
+    def test_what_waits_and_what_was_sent_are_counted_apart(self, script: Script) -> None:
+        connection = script.established()
+
+        def queued() -> tuple[int, int]:
+            info = connection.info(script.now)
+            return info.send_queue, info.notsent
+
+        script.receive(ACK, 1, 1, window=2500)
+        connection.send(bytes(2700))
+        assert (queued(), script.sent() and queued()) == ((2700, 2700), (2700, 700))
+        script.receive(ACK, 1, 1001, window=2500)
+        assert queued() == (1700, 0)
+        connection.shutdown_write()
+        script.sent()
+        assert queued() == (1700, 0)
+        script.receive(ACK, 1, 2702)
+        assert queued() == (0, 0)
 
     def test_it_counts_from_what_is_acknowledged(self, script: Script) -> None:
         connection = script.established()

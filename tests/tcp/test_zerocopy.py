@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.flow import flow
-from tests.facades.packet import Tag
-from tests.facades.tcp import SendBuffer, address_of
+from softnic.packet.segment import Tag
+from softnic.tcp.send_buffer import SendBuffer
+from softnic.tcp.zerocopy import address_of
+from tests.tcp.flows import flow
 from tests.tcp.lab import TAGGED, Lab, Wire
 from tests.tcp.test_send_buffer import tagged, write
 

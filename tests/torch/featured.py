@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import softnic.torch
 from softnic import MPI, gradients
-from tests.facades.torch_backend import hooks
+from softnic.torch import hooks
 
 STEPS = 5
 
@@ -155,14 +155,22 @@ def saved(directory: Path) -> dict[str, bool]:
 
 
 def asked() -> dict[str, bool]:
-    group, size = dist.group.WORLD, dist.get_world_size()
-    assert group is not None
+    group: Any = dist.group.WORLD
+    size = dist.get_world_size()
     counts = torch.tensor([dist.get_rank(), -dist.get_rank() - 1])
     dist.all_reduce(counts, dist.ReduceOp.AVG)
     total = size * (size - 1) // 2
+    at_root = torch.zeros(size) if dist.get_rank() == 1 else None
+    if hasattr(dist, "gather_single"):  # since 2.14
+        dist.gather_single(torch.full((1,), float(dist.get_rank())), at_root, dst=1)
+    else:
+        group.gather_single(
+            torch.zeros(0) if at_root is None else at_root, torch.full((1,), float(dist.get_rank())), 1
+        ).wait()
     return {
         "devices": group._device_types == [torch.device("cpu")],
         "object device": dist.distributed_c10d._get_pg_default_device(group) == torch.device("cpu"),
+        "gathered in one tensor": at_root is None or at_root.tolist() == list(range(size)),
         "mean of integers": counts.tolist() == [total // size, -((total + size) // size)],
     }
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from tests.comm.groups import FakeNics
-from tests.comm.ranks import communicators
-from tests.facades.comm import Communicator
-from tests.facades.torch_backend import SoftnicGroup
+from softnic.mpi.communicator import Communicator
+from softnic.torch.backend import SoftnicGroup
+from tests.mpi.groups import FakeNics
+from tests.mpi.ranks import communicators
 
 T = TypeVar("T")
 

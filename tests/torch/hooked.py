@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 import softnic.torch  # noqa: F401
 from softnic import gradients
-from tests.facades.comm import Communicator
-from tests.facades.torch_backend import hooks
+from softnic.mpi.communicator import Communicator
+from softnic.torch import hooks
 
 METHODS = ["feedback:relative:1", "dgc:0.05,clip=0.5", "scalecom:0.05"]
 

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import softnic.torch
 from softnic import MPI
-from tests.facades.torch_backend import SoftnicGroup
+from softnic.torch.backend import SoftnicGroup
 from tests.torch.trained import report
 
 STEPS = 5

@@ -14,7 +14,10 @@ from torch._C._distributed_c10d import HashStore, _make_nccl_premul_sum
 from torch.futures import Future
 
 from softnic import codecs
-from tests.facades.torch_backend import Compression, SoftnicGroup, interrupt_waits
+from softnic.torch import work_items
+from softnic.torch.backend import SoftnicGroup
+from softnic.torch.compression import Compression
+from softnic.torch.reduction import reduction_of
 from tests.torch.groups import outcomes, run
 from tests.torch.test_collectives import options, own, reducing
 
@@ -22,6 +25,15 @@ Tensor = torch.Tensor
 
 
 # -- works and futures -----------------------------------------------------------------------------------------------
+
+
+def interrupt_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interrupt callers that wait for a collective of their own, as Ctrl-C does."""
+
+    def interrupted(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(work_items, "wait_within", interrupted)
 
 
 def test_a_work_reports_completion_and_a_future_has_its_outputs() -> None:
@@ -184,6 +196,28 @@ def test_sums_and_means_of_floats_are_compressed_and_nothing_else_is() -> None:
         assert torch.equal(sent, second)
 
 
+@pytest.mark.parametrize(
+    ("count", "dtype", "compressed"),
+    [
+        (249, torch.float32, False),
+        (250, torch.float32, True),
+        (499, torch.bfloat16, False),
+        (500, torch.bfloat16, True),
+        (125, torch.float64, True),
+        (999, torch.int32, False),
+        (999, torch.complex64, False),
+    ],
+    ids=str,
+)
+def test_calls_of_the_floor_and_more_are_compressed(count: int, dtype: torch.dtype, compressed: bool) -> None:
+    by = Compression("rht:4", floor_bytes=1000, weights="mx:e4m3")
+    for op, sums in ((dist.ReduceOp.SUM, True), (dist.ReduceOp.AVG, True), (dist.ReduceOp.PRODUCT, False)):
+        found = by.codec_for(reduction_of(op, dtype, 2), dtype, count)
+        assert found == ("rht:4" if compressed and sums else None)
+    copied = by.copied_by(dtype, count)
+    assert (copied is not None and copied.name == "mx:e4m3") == compressed
+
+
 def test_halves_are_compressed_as_float32s() -> None:
     def program(group: SoftnicGroup) -> Tensor:
         group.compression = Compression("bounded:8")
@@ -201,14 +235,19 @@ def test_sums_may_choose_their_codec_by_what_they_are() -> None:
         group.compression = Compression("either")
         dense, zeros = normal(group.rank(), 1 << 18), normal(group.rank(), 1 << 18)
         zeros[1000:] = 0
-        works = [group.allreduce([each], reducing(dist.ReduceOp.AVG)) for each in (dense, zeros)]
+        short, named = (zeros[1:].clone() for _ in range(2))
+        works = [group.allreduce([each], reducing(dist.ReduceOp.AVG)) for each in (dense, zeros, short)]
         for work in works:
             work.wait()
-        return [dense, zeros]
+        group.compression = Compression("rht:4")
+        group.allreduce([named], reducing(dist.ReduceOp.AVG)).wait()
+        return [dense, zeros, short, named]
 
-    (dense, zeros), others = run(2, program)
+    (dense, zeros, short, named), others = run(2, program)
     assert torch.equal(dense, others[0])
     assert torch.equal(zeros, others[1])
+    assert torch.equal(short, named)
+    assert not torch.equal(short, zeros[1:])
     assert torch.equal(zeros[:1000], rounded((normal(0, 1 << 18) + normal(1, 1 << 18))[:1000] / 2))
     assert not zeros[1000:].any()
     exact = (normal(0, 1 << 18) + normal(1, 1 << 18)) / 2

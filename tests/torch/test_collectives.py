@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _make_nccl_premul_sum
 
-from tests.facades.torch_backend import SoftnicGroup
+from softnic.torch.backend import SoftnicGroup
 from tests.torch.groups import run
 
 Tensor = torch.Tensor
@@ -226,15 +226,24 @@ def test_gathering_in_all_its_forms() -> None:
         group.allgather_coalesced(rows, given).wait()
         at_root = [torch.zeros(7) for _ in range(SIZE)] if rank == 1 else []
         group.gather([at_root] if at_root else [], [own(rank)], options(dist.GatherOptions, rootRank=1)).wait()
-        return [whole, first, second, rows, at_root]
+        stacked, flat, empty = torch.zeros(SIZE, 7), torch.zeros(9, dtype=torch.int64), torch.zeros(SIZE, 0)
+        unused = torch.full((2,), 3.0)
+        to_root = options(dist.GatherOptions, rootRank=1, asyncOp=False)
+        group.gather_single(stacked if rank == 1 else unused, strided(own(rank)), to_root).wait()
+        group.gather_into_tensor(flat if rank == 0 else unused.new_empty(0), own(rank, torch.int64, 3)).wait()
+        group.gather_single(empty, torch.zeros(0)).wait()
+        assert unused.tolist() == [3.0, 3.0]
+        return [whole, first, second, rows, at_root, stacked, flat]
 
-    for rank, (whole, first, second, rows, at_root) in enumerate(run(SIZE, program)):
+    for rank, (whole, first, second, rows, at_root, stacked, flat) in enumerate(run(SIZE, program)):
         assert torch.equal(whole, of_all())
         assert torch.equal(first, of_all().flatten())
         assert torch.equal(second, of_all(torch.int64, 3).flatten())
         assert all(torch.equal(rows[other][0], own(other)) for other in range(SIZE))
         assert all(torch.equal(rows[other][1], own(other, torch.int64, 3)) for other in range(SIZE))
         assert rank != 1 or torch.equal(torch.stack(at_root), of_all())
+        assert torch.equal(stacked, of_all() if rank == 1 else torch.zeros(SIZE, 7))
+        assert torch.equal(flat, of_all(torch.int64, 3).flatten() if rank == 0 else flat.new_zeros(9))
 
 
 def test_all_to_all() -> None:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 FEATURES = [
     "devices",
     "object device",
+    "gathered in one tensor",
     "mean of integers",
     "compiled, plain",
     "compiled, with_layers",

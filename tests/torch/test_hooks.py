@@ -11,10 +11,10 @@ import torch
 
 from softnic import Cluster, gradients
 from softnic.gradients import Gradients, Method, MethodError
-from tests.comm.ranks import failures, run
-from tests.comm.test_cluster import Job
-from tests.facades.comm import Communicator
-from tests.facades.torch_backend import HookState, average, hook
+from softnic.mpi.communicator import Communicator
+from softnic.torch.hooks import HookState, average, hook
+from tests.mpi.ranks import failures, run
+from tests.mpi.test_cluster import Job
 
 
 def model() -> torch.nn.Sequential:
@@ -122,10 +122,11 @@ def test_an_aborted_back_propagation_leaves_no_buckets() -> None:
     def program(comm: Communicator) -> list[list[str]]:
         network, method = model(), Recording(True)
         state, function = hook(method, network, comm=comm)
-        function(state, buckets(network, comm.rank)[0])
+        left = function(state, buckets(network, comm.rank)[0])
         for bucket in buckets(network, comm.rank):
             last = function(state, bucket)
         last.wait()
+        assert not left.done()
         return method.calls
 
     assert all(len(calls) == 1 and len(calls[0]) == 4 for calls in run(2, program))

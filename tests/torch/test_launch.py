@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.comm import LaunchError
-from tests.facades.torch_backend import fill
+from softnic.comm.errors import LaunchError
+from softnic.torch.launch import fill
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node7", "MASTER_PORT": "29500"}
 MPIRUN = {

@@ -23,8 +23,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     store = tmp_path_factory.mktemp("job") / "store"
     links = {"rate": "1gbit", "delay": "20us", "loss": "0.1%", "seed": 5}
     found: dict[str, Any] = {"ranks": []}
-    for first, *others in jobs.results("trained", 2, store, **links):
-        found["ranks"].append(first)
+    for first, second, *others in jobs.results("trained", 2, store, **links):
+        found["ranks"].append(first | second)
         for other in others:
             found |= other
     return found
@@ -33,6 +33,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["ddp losses", "ddp weights", "powersgd"])
 def test_training_equals_gloo_bit_for_bit(results: dict[str, Any], name: str) -> None:
     assert [rank[name] for rank in results["ranks"]] == [True, True]
+
+
+def test_training_on_uneven_inputs_equals_gloo(results: dict[str, Any]) -> None:
+    """By all forms of join: of the model, with ZeRO's optimizer, with another Joinable, and both divisors."""
+    assert [rank["uneven inputs"] for rank in results["ranks"]] == [[True] * 3] * 2
+
+
+def test_version_counters_equal_those_of_gloo(results: dict[str, Any]) -> None:
+    assert [rank["version counters"] for rank in results["ranks"]] == [True, True]
 
 
 def test_fully_sharded_training_equals_data_parallel_training(results: dict[str, Any]) -> None:
@@ -46,7 +55,7 @@ def test_layers_are_compressed_by_their_patterns(results: dict[str, Any]) -> Non
         assert rank["layers near"]
 
 
-@pytest.mark.parametrize("name", ["objects", "sub-group", "functional", "communicator"])
+@pytest.mark.parametrize("name", ["stats", "objects", "sub-group", "functional", "communicator"])
 def test_calls_beside_training(results: dict[str, Any], name: str) -> None:
     assert [rank[name] for rank in results["ranks"]] == [True, True]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.facades.torch_backend import Untraced, untraced
+from softnic.torch.untraced import Untraced, untraced
 
 
 def is_traced() -> bool:

@@ -7,7 +7,8 @@ import torch
 import torch.distributed as dist
 
 import softnic.torch
-from tests.facades.torch_backend import Compression, SoftnicGroup
+from softnic.torch.backend import SoftnicGroup
+from softnic.torch.compression import Compression
 from tests.torch.groups import run
 from tests.torch.test_collectives import options
 

@@ -13,8 +13,10 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -85,6 +87,92 @@ def sharded() -> dict[str, Any]:
     return {"fsdp2": torch.allclose(full, weights(plain), rtol=1e-5, atol=1e-7)}
 
 
+class Counter(Joinable):
+    """Counts the steps of all ranks, also of those that have joined."""
+
+    class Hook(JoinHook):
+        def __init__(self, counter: Counter) -> None:
+            self.counter = counter
+
+        def main_hook(self) -> None:
+            dist.all_reduce(torch.zeros(1), group=self.counter.group)
+
+        def post_hook(self, is_last_joiner: bool) -> None:
+            rank = torch.tensor([dist.get_rank() if is_last_joiner else -1])
+            dist.all_reduce(rank, dist.ReduceOp.MAX, group=self.counter.group)
+            dist.broadcast(self.counter.steps, int(rank), group=self.counter.group)
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.steps = torch.zeros(1)
+
+    def __call__(self) -> None:
+        Join.notify_join_context(self)
+        step = torch.ones(1)
+        dist.all_reduce(step, group=self.group)
+        self.steps += step
+
+    def join_hook(self, **_: Any) -> JoinHook:
+        return Counter.Hook(self)
+
+    @property
+    def join_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.group
+
+
+def uneven(group: Any, divide: bool, zero: bool) -> tuple[torch.Tensor, float]:
+    """Train on inputs of which each rank has another number. Returns the weights and the steps of all ranks."""
+    module: Any = DistributedDataParallel(with_batch_norm(), process_group=group, bucket_cap_mb=0.005)
+    optimizer: Any = torch.optim.SGD(module.parameters(), 0.1)
+    if zero:
+        optimizer = ZeroRedundancyOptimizer(module.parameters(), torch.optim.SGD, process_group=group, lr=0.1)
+    joinables: list[Any] = [module, *([optimizer] if zero else []), counter := Counter(group)]
+    data = torch.Generator().manual_seed(dist.get_rank())
+    with Join(joinables, divide_by_initial_world_size=divide):
+        for _ in range(2 + 2 * dist.get_rank()):
+            optimizer.zero_grad()
+            module(torch.randn(8, 10, generator=data)).square().mean().backward()
+            optimizer.step()
+            counter()
+    with module.join(divide_by_initial_world_size=divide):
+        for _ in range(1 + dist.get_rank()):
+            module(torch.randn(8, 10, generator=data)).square().mean().backward()
+    gradients = torch.cat([each.grad.flatten() for each in module.parameters()])
+    return torch.cat([weights(module), gradients]), counter.steps.item()
+
+
+def joined(gloo: Any) -> dict[str, Any]:
+    """Compare trainings on uneven inputs with Gloo, in all forms of join."""
+    found = []
+    for divide, zero in ((True, False), (False, False), (False, True)):
+        (ours, steps), (theirs, others) = uneven(dist.group.WORLD, divide, zero), uneven(gloo, divide, zero)
+        found.append(torch.equal(ours, theirs) and steps == others == 6.0)
+    return {"uneven inputs": found}
+
+
+def counted(gloo: Any) -> dict[str, Any]:
+    """Compare the version counters of results with Gloo's."""
+
+    def versions(group: Any) -> list[int]:
+        dense, rows = (
+            torch.ones(4),
+            torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.ones(2), (4,), check_invariants=True),
+        )
+        objects: list[Any] = [None, None]
+        for tensor in (dense, rows):
+            dist.all_reduce(tensor, group=group)
+        dist.broadcast(dense, 0, group=group)
+        dist.all_gather_object(objects, 1, group=group)
+        return [dense._version, rows._version]
+
+    return {"version counters": versions(None) == versions(gloo)}
+
+
 def compressed() -> dict[str, Any]:
     """Compress by layers: those named exact remain exact, others differ slightly."""
     exact, chosen, none = (DistributedDataParallel(model()) for _ in range(3))
@@ -99,6 +187,18 @@ def compressed() -> dict[str, Any]:
     near = all(torch.allclose(plain[name], by_layer[name], atol=0.05) for name in plain)
     same = all(torch.equal(plain[name], without[name]) for name in plain)
     return {"layers without codec": same, "layers kept": kept, "layers near": near}
+
+
+def measured() -> dict[str, Any]:
+    """Check the figures of a sum of four bits a value: this rank sends half of each buffer twice."""
+    before, count = softnic.torch.stats(), 1 << 18
+    softnic.torch.compress(None, "rht:4")
+    dist.all_reduce(torch.randn(count))
+    dist.barrier()  # also acknowledges what was sent before
+    softnic.torch.compress(None, None)
+    found = softnic.torch.stats() - before
+    near = 4 * count <= found.given_bytes < 4.1 * count and found.sent_bytes < found.wire_bytes < found.given_bytes
+    return {"stats": found.calls == 2 and near and 6 < found.ratio < 8 and found.exchange_s > 0}
 
 
 def around() -> dict[str, Any]:
@@ -131,7 +231,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     dist.init_process_group("softnic", init_method=f"file://{sys.argv[1]}", rank=MPI.COMM_WORLD.rank, world_size=2)
     gloo = dist.new_group(backend="gloo")
-    report(**data_parallel(gloo), **power_sgd(gloo), **sharded(), **compressed(), **around())
+    report(**data_parallel(gloo), **power_sgd(gloo), **joined(gloo), **counted(gloo))
+    report(**sharded(), **compressed(), **measured(), **around())
     dist.barrier()
     if dist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)

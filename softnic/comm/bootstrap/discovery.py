@@ -24,13 +24,14 @@ import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from ipaddress import IPv4Address
 from typing import NamedTuple
 
 from softnic.comm.bootstrap import host_address, nic_launcher
 from softnic.comm.bootstrap.launch import ATTEMPT_VARIABLE, Launch
 from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.bootstrap.presence import Presence, local_ranks
-from softnic.comm.bootstrap.store import Address, Store, StoreClient, StoreError, StoreServer
+from softnic.comm.bootstrap.store import Address, Store, StoreClient, StoreError
 from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError, LaunchError
 from softnic.comm.messages import CHANNELS
@@ -138,8 +139,11 @@ def discover(launch: Launch) -> Iterator[Bootstrap]:
     server = None
     try:
         if launch.rank == 0:
-            server = StoreServer([_any_interface(each) for each in location.addresses], location.job, launch.size)
-        store = StoreClient(location.addresses, location.job, launch.timeout_s, presence)
+            from softnic.comm.bootstrap.store_server import StoreServer  # with asyncio, which other ranks need not
+
+            addresses = [_any_interface(each) for each in location.addresses]
+            server = StoreServer(addresses, location.job, launch.size, launch.secret)
+        store = StoreClient(location.addresses, location.job, launch.timeout_s, presence, launch.secret)
     except StoreError as error:
         if server is not None:
             server.close()
@@ -151,6 +155,11 @@ def discover(launch: Launch) -> Iterator[Bootstrap]:
         with exchange_addresses(store, "world", replace(launch, found=location.why)) as found:
             # The store may close when rank 0 is connected to all others: these have read all that they need.
             yield found._replace(presence=presence)
+    except CommError as error:
+        if server is None or not server.refused:
+            raise
+        text = f"{error}; connections to the store that rank 0 refused, of strangers or of other jobs: {server.refused}"
+        raise CommError(text, rank=error.rank, told=error.told) from error
     finally:
         store.close()
         if server is not None:
@@ -171,7 +180,7 @@ def exchange_addresses(
     Each rank listens at a port that its NIC chooses, and writes the address under a key of its own. Keys begin with
     `name`. `transport` replaces the NIC of the environment or the one to be started.
     """
-    exchange, rank = StoreExchange(store, name), launch.rank
+    exchange, rank = StoreExchange(store, name, launch.secret), launch.rank
     exchange.begin(rank, launch.size, launch.timeout_s)
     listener: socket.socket | None = None
     nic = None
@@ -197,9 +206,16 @@ def exchange_addresses(
 
 
 def _read_address(exchange: StoreExchange, rank: int) -> tuple[str, int]:
-    value = exchange.read(f"rank/{rank}", rank)
+    match exchange.read(f"rank/{rank}", rank, {"address": list})["address"]:
+        case [str(host), int(port)] if 0 < port < 1 << 16 and _is_ipv4(host):
+            return host, port
+        case other:
+            raise CommError(f"the store has no valid address of rank {rank}: {other!r:.100}", rank=rank)
+
+
+def _is_ipv4(host: str) -> bool:
     try:
-        host, port = value["address"]
-        return str(host), int(port)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"the store has no valid address of rank {rank}: {error}", rank=rank) from error
+        IPv4Address(host)
+    except ValueError:
+        return False
+    return True

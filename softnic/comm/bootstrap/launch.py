@@ -8,18 +8,20 @@ Where SOFTNIC_NIC is set, rank r is at 10.77.0.(r+1), unless SOFTNIC_PEERS lists
 r. Where SOFTNIC_NIC is not set, NICs are started and the ranks discover each other (discovery.py).
 
 SOFTNIC_RENDEZVOUS_TIMEOUT (60) is the time in seconds for a rank whose process is not visible (presence.py).
+SOFTNIC_JOB_SECRET, the same text for all ranks, keeps others out of the job (store.py, store_exchange.py, mesh.py).
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from softnic.cluster.nic_process import node_ip
 from softnic.comm.errors import LaunchError
 
+SECRET_VARIABLE = "SOFTNIC_JOB_SECRET"
 ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 
 
@@ -84,6 +86,8 @@ class Launch:
     timeout_s: float = DEFAULT_TIMEOUT_S
     found: str = "addresses of the environment"
     """Description of how the ranks were discovered (discovery.py)."""
+    secret: bytes = field(default=b"", repr=False)
+    """What only processes of this job know; empty: everybody who reaches them is taken for one of them."""
 
     @property
     def size(self) -> int:
@@ -112,7 +116,13 @@ def from_environment(environment: Mapping[str, str]) -> Launch:
     if own and size > 1 and own != hosts[rank]:
         raise LaunchError(f"SOFTNIC_IP={own}, but rank {rank} is at {hosts[rank]}: set SOFTNIC_PEERS to every rank's")
     addresses = tuple((host, port + index) for index, host in enumerate(hosts))
-    return Launch(rank, addresses, source, _seconds(environment, "SOFTNIC_RENDEZVOUS_TIMEOUT", DEFAULT_TIMEOUT_S))
+    timeout_s = _seconds(environment, "SOFTNIC_RENDEZVOUS_TIMEOUT", DEFAULT_TIMEOUT_S)
+    return Launch(rank, addresses, source, timeout_s, secret=job_secret(environment))
+
+
+def job_secret(environment: Mapping[str, str]) -> bytes:
+    """Return the secret of the job; empty: none was given."""
+    return environment.get(SECRET_VARIABLE, "").strip().encode()
 
 
 def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int, str]:

@@ -2,14 +2,19 @@
 
 Each rank listens, connects to the lower ranks and accepts the higher ones: one connection for each channel
 (softnic/comm/messages.py). Both ends of a connection first send Hello, so that connections of other jobs and services
-are detected. Ranks may start in any order: a refused connection is retried while the rank may still join (presence.py).
+are detected, and those without the secret of this job. Ranks may start in any order: a refused connection is retried
+while the rank may still join (presence.py).
 
-A rank that fails sends the reason to the ranks that are connected already, and notices when one of these exits.
+A rank that fails sends the reason to the ranks that are connected already, and notices when one of these exits. While
+ranks are missing, a warning says why this rank's NIC drops datagrams, such as those sealed by another key.
 """
 
 from __future__ import annotations
 
 import errno
+import hmac
+import logging
+import math
 import os
 import select
 import socket
@@ -19,22 +24,36 @@ from collections.abc import Container, Generator
 from contextlib import suppress
 from typing import NamedTuple
 
+from msgspec import structs
+
 from softnic.comm import messages
-from softnic.comm.bootstrap.launch import Launch
+from softnic.comm.bootstrap.launch import SECRET_VARIABLE, Launch
 from softnic.comm.bootstrap.presence import Presence
 from softnic.comm.errors import CommError
 from softnic.comm.peer import Mesh
 from softnic.comm.transport import Transport
+from softnic.terminal import printable
 
 _MIN_RETRY_S = 0.05
 _MAX_RETRY_S = 0.5
 _NOT_LISTENING = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
 """Errors of connecting to a rank that has not started yet."""
-_MAX_HELLO_BYTES = 64
+_ASK_NIC_S = 2.0
+"""Between two looks at the NIC's counters while ranks are missing."""
+_DROPS = {
+    "link_dropped_wrong_key": "it drops the datagrams of a NIC that has another key",
+    "link_dropped_plaintext": "it drops the datagrams of a NIC that has no key",
+    "link_dropped_unknown_source": "it drops the datagrams of a NIC that is none of its peers",
+}
+"""What growing counters of a NIC mean; `softnic stat` names the NICs."""
+_MAX_HELLO_BYTES = 96
+_REFUSED = b"-"
+"""In place of a proof, to a rank that has none."""
 _CHANNELS = range(messages.CHANNELS)
-_SPARE_CONNECTIONS = 64
+SPARE_CONNECTIONS = 64
 """Accepted connections without a Hello, beyond those of the ranks."""
 
+log = logging.getLogger("softnic")
 
 Handshake = Generator[int, None, None]
 """Exchanges Hello on a connection; yields the events of poll that it waits for. Its peer is verified when it ends."""
@@ -71,7 +90,12 @@ class MeshBuilder:
         self._control_ranks: dict[int, int] = {}
         """Ranks by file descriptor of their CONTROL connections."""
         self._last_error = ""
+        self._counters: dict[str, int] = {}
+        """Of the NIC, when it was asked last."""
+        self._drops: list[str] = []
+        """Those of `_DROPS` that were noticed."""
         self._began = self._check_at = time.monotonic()
+        self._ask_nic_at = self._began + _ASK_NIC_S
         _builders.add(self)
 
     def run(self) -> Mesh:
@@ -127,7 +151,7 @@ class MeshBuilder:
         now = time.monotonic()
         if now >= self._check_at:
             self._check_missing()
-            self._check_at = now + self._presence.wait_s()
+            self._check_at = min(now + self._presence.wait_s(), self._ask_nic_at)
         due = [retry for retry in self._retries if retry[0] <= now]
         self._retries = [retry for retry in self._retries if retry[0] > now]
         for _, rank, channel in due:
@@ -147,16 +171,33 @@ class MeshBuilder:
         launch = self._launch
         joined = {rank for rank in range(launch.size) if all((rank, each) in self._connections for each in _CHANNELS)}
         missing = sorted(set(range(launch.size)) - joined - {launch.rank})
+        if time.monotonic() >= self._ask_nic_at:
+            self._ask_nic(missing)
         for rank, reason in self._presence.exited(missing).items():
             raise CommError(reason, rank=rank)
         if overdue := self._presence.overdue(missing):
             host, port = launch.addresses[launch.rank]
-            names = f"rank {overdue[0]}" if len(overdue) == 1 else f"ranks {', '.join(map(str, overdue))}"
-            reason = f" (last error: {self._last_error})" if self._last_error else ""
+            reasons = [f"last error: {self._last_error}"] if self._last_error else []
+            reasons += [f"its NIC: {text}, see softnic stat" for text in self._drops]
+            reason = f" ({'; '.join(reasons)})" if reasons else ""
+            names = _names(overdue)
             raise CommError(
                 f"rank {launch.rank} at {host}:{port} did not meet {names} within {launch.timeout_s:g} s{reason}",
                 rank=overdue[0],
             )
+
+    def _ask_nic(self, missing: list[int]) -> None:
+        """Warn of datagrams that the NIC has dropped since it was asked last, once for each reason."""
+        self._ask_nic_at = time.monotonic() + _ASK_NIC_S
+        counters: dict[str, int] = {}
+        with suppress(OSError):  # calls report that it is gone
+            counters = self._transport.nic_counters()
+        for name, text in _DROPS.items():
+            if counters.get(name, 0) > self._counters.get(name, math.inf) and text not in self._drops:
+                self._drops.append(text)
+                waits = f"rank {self._launch.rank} waits for {_names(missing)}"
+                log.warning("%s; its NIC: %s, see softnic stat", waits, text)
+        self._counters = counters
 
     def _exited(self, rank: int) -> CommError:
         """Return the error for a connected rank that has closed its connection, with the reason that it sent."""
@@ -167,7 +208,8 @@ class MeshBuilder:
                 for frame in reader.feed(data):
                     if isinstance(frame, messages.Abort):
                         at_fault = frame.rank if frame.rank >= 0 else None
-                        return CommError(f"rank {rank} says: {frame.text}", rank=at_fault, told=frame.text)
+                        text = printable(frame.text, "\n")
+                        return CommError(f"rank {rank} says: {text}", rank=at_fault, told=text)
         return CommError(f"rank {rank} exited before all ranks had joined", rank=rank)
 
     # -- pending connections ---------------------------------------------------------------------------------------
@@ -196,7 +238,7 @@ class MeshBuilder:
             return
         self._transport.prepare(connection)
         accepted = [pending.connection for pending in self._pending.values() if pending.accepted]
-        if len(accepted) >= _SPARE_CONNECTIONS + messages.CHANNELS * self._launch.size:
+        if len(accepted) >= SPARE_CONNECTIONS + messages.CHANNELS * self._launch.size:
             self._drop(accepted[0])
         self._add(connection, self._answer(connection), accepted=True)
 
@@ -226,12 +268,14 @@ class MeshBuilder:
             self._drop(connection)
             self._retry(rank, channel, error)
             return
-        if hello is None:
-            host, port = self._launch.addresses[rank]
+        host, port = self._launch.addresses[rank]
+        if hello is None or hello.version != messages.VERSION:
             text = (
                 f"the service at {host}:{port} is not a communicator of this version, but rank {rank} should be there"
             )
             raise CommError(text, rank=rank)
+        if not self._is_proven(hello):
+            raise CommError(f"{SECRET_VARIABLE} of rank {rank} at {host}:{port} is not that of this rank", rank=rank)
         self._verify(connection, hello, (rank,))
 
     def _answer(self, connection: socket.socket) -> Handshake:
@@ -239,7 +283,12 @@ class MeshBuilder:
         try:
             hello = yield from _receive_hello(connection)
             if hello is not None:
-                connection.send(self._hello(hello.rank, hello.channel))  # fits: nothing else was sent
+                wrong = self._wrong(hello)
+                # So that the other side can say what is wrong. It fits: nothing else was sent.
+                connection.send(self._hello(hello.rank, hello.channel, is_proof=not wrong))
+                if wrong:
+                    self._last_error = f"a connection of rank {hello.rank} was refused: {wrong}"
+                    hello = None
         except OSError:
             hello = None
         if hello is None:
@@ -247,8 +296,25 @@ class MeshBuilder:
         else:
             self._verify(connection, hello, range(self._launch.rank + 1, self._launch.size))
 
-    def _hello(self, to: int, channel: int) -> bytes:
-        return messages.pack(messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel))
+    def _wrong(self, hello: messages.Hello) -> str:
+        """Return why a connection is none of this job and version; empty: it is one."""
+        if hello.version != messages.VERSION:
+            return f"it speaks version {hello.version} of the protocol, this rank {messages.VERSION}"
+        return "" if self._is_proven(hello) else f"it has not this rank's {SECRET_VARIABLE}"
+
+    def _is_proven(self, hello: messages.Hello) -> bool:
+        return hmac.compare_digest(hello.proof, self._proof(hello))
+
+    def _proof(self, hello: messages.Hello) -> bytes:
+        """Return what only ranks of this job can say in a Hello; empty without a secret."""
+        if not self._launch.secret:
+            return b""
+        text = f"softnic rank {hello.rank} of {hello.size} to {hello.to}, channel {hello.channel}"
+        return hmac.digest(self._launch.secret, text.encode(), "sha256")
+
+    def _hello(self, to: int, channel: int, is_proof: bool = True) -> bytes:
+        hello = messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel)
+        return messages.pack(structs.replace(hello, proof=self._proof(hello) if is_proof else _REFUSED))
 
     def _verify(self, connection: socket.socket, hello: messages.Hello, expected: Container[int]) -> None:
         launch = self._launch
@@ -271,6 +337,10 @@ class MeshBuilder:
             self._transport.keep_alive(connection)
 
 
+def _names(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
 def _receive_hello(connection: socket.socket) -> Generator[int, None, messages.Hello | None]:
     """Read the peer's Hello and no further byte: the rest belongs to the communicator. Returns None if it is none."""
     received, size = b"", 4
@@ -287,7 +357,7 @@ def _receive_hello(connection: socket.socket) -> Generator[int, None, messages.H
         (hello,) = messages.Reader().feed(received)
     except ValueError:
         return None
-    return hello if isinstance(hello, messages.Hello) and hello.version == messages.VERSION else None
+    return hello if isinstance(hello, messages.Hello) else None
 
 
 _builders: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()

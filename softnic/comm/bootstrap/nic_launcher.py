@@ -170,7 +170,7 @@ def acquire(exchange: StoreExchange, rank: int, size: int, environment: Mapping[
         exchange.fail(f"host/{rank}", error)
         raise CommError(str(error), rank=rank) from error
     exchange.write(f"host/{rank}", own)
-    ranks = [own if other == rank else exchange.read(f"host/{other}", other) for other in range(size)]
+    ranks = [own if other == rank else _read_host(exchange, other) for other in range(size)]
     if given := [other for other in range(size) if ranks[other].get("given")]:
         raise CommError(
             f"rank {given[0]} has a NIC of its own (SOFTNIC_NIC) and rank {rank} has none: set it for all or for none"
@@ -199,14 +199,22 @@ def mark_given(exchange: StoreExchange, rank: int) -> None:
     exchange.write(f"host/{rank}", {"given": True})
 
 
+def _read_host(exchange: StoreExchange, rank: int) -> dict[str, Any]:
+    value = exchange.read(f"host/{rank}", rank)
+    if value.get("given"):
+        return value
+    value = exchange.read(f"host/{rank}", rank, {"host": str, "mtu": int, "nics": list})
+    return {**value, "nics": [name for name in value["nics"] if isinstance(name, str)]}
+
+
 def _connect(exchange: StoreExchange, leader: int) -> NicReference:
     """Share the NIC that the first rank of this host starts."""
-    nic = exchange.read(f"here/{leader}", leader)
+    nic = exchange.read(f"here/{leader}", leader, {"lock": str, "name": str, "path": str})
     lock: BinaryIO | None = None
     try:
         lock = Path(nic["lock"]).open("rb")  # noqa: SIM115 - it is kept
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if lock is not None:
             lock.close()
         raise CommError(f"the NIC that rank {leader} started is gone: {error}", rank=leader) from error
@@ -244,7 +252,9 @@ def _introduce(exchange: StoreExchange, leaders: Sequence[int], node: int, owner
     exchange.write(f"nic/{node}", {"wire": list(owner.client.info().wire), "name": names[node]})
     for other, leader in enumerate(leaders):
         if other != node:
-            nic = exchange.read(f"nic/{other}", leader)
+            nic = exchange.read(f"nic/{other}", leader, {"wire": list, "name": str})
+            if len(nic["wire"]) != 2:
+                raise ValueError(f"the store has no address of the NIC that rank {leader} started")
             owner.client.call(control.AddPeer(node_ip(other), nic["wire"][0], nic["wire"][1]))
             names[other] = nic["name"]
     return names[0]

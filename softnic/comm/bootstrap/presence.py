@@ -63,8 +63,12 @@ class Presence:
     def overdue(self, missing: Iterable[int]) -> list[int]:
         """Return the missing ranks whose timeout has expired and whose processes are not visible."""
         self._scan()
-        expired = self._clock() - self._began >= self.timeout_s
-        return [rank for rank in missing if expired and rank not in self._alive]
+        return [rank for rank in missing if self.expired and rank not in self._alive]
+
+    @property
+    def expired(self) -> bool:
+        """Whether this step has taken longer than the timeout."""
+        return self._clock() - self._began >= self.timeout_s
 
     def wait_s(self) -> float:
         """Return the seconds after which `exited` or `overdue` may change."""

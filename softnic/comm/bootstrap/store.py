@@ -1,15 +1,24 @@
 """A key-value store that rank 0 serves while the ranks discover each other, if their framework has none.
 
-The server runs in a thread of rank 0, on a Unix socket where all ranks are on one host, else on TCP. A client sends
-JoinStore with the job's name and then one request at a time: SetKey, answered by KeyStored, or GetKey, answered by
-KeyValue when the key is set. The server disconnects clients of other jobs and clients that violate the protocol, and
-limits the number of clients and of keys and the size of each.
+The server (store_server.py) runs in a thread of rank 0, on a Unix socket where all ranks are on one host, else on TCP.
+
+1. A client sends JoinStore: the job's name, the version of this protocol, and a nonce.
+2. The server answers with Challenge: a nonce of its own, and its proof that it has the secret of the job.
+3. The client checks the proof and sends its own, Prove. Then it sends one request at a time: SetKey, answered by
+   KeyStored, or GetKey, answered by KeyValue when the key is set.
+
+A proof is an HMAC under the secret of the job over the names of job and side and both nonces: the secret never leaves
+a process, and neither proof serves a second time. Without SOFTNIC_JOB_SECRET the secret is empty, and everybody who
+knows the job's name can join; on a Unix socket, only this user and root.
+
+The server disconnects clients of other jobs and versions and those that violate the protocol, with StoreRefused, which
+says why.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import hmac
 import os
 import socket
 import struct
@@ -21,15 +30,18 @@ from typing import Protocol
 import msgspec
 
 from softnic.collectives import framing
+from softnic.comm.bootstrap.launch import SECRET_VARIABLE
 from softnic.comm.bootstrap.presence import Presence
+from softnic.terminal import printable
 
+VERSION = 2
+"""Of this protocol. The first one had no proofs."""
+NONCE_BYTES = 16
 MAX_VALUE = 16 << 10
 """Bytes of a key and its value."""
-MAX_KEYS = 1 << 20
-_SPARE_CLIENTS = 64
-"""Connections allowed beside one for each rank."""
+_MAX_FRAME = MAX_VALUE + 64
+READ_BYTES = 1 << 16
 _RETRY_S = 0.05
-_READ_BYTES = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
 
 Address = str | tuple[str, int]
@@ -47,9 +59,11 @@ class Store(Protocol):
 
 
 class JoinStore(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """The first frame of a client. The server repeats it."""
+    """The first frame of a client."""
 
     job: str
+    version: int = 1
+    nonce: bytes = b""
 
 
 class SetKey(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -75,7 +89,26 @@ class KeyValue(msgspec.Struct, frozen=True, tag=4, array_like=True):
     value: bytes
 
 
-Frame = JoinStore | SetKey | GetKey | KeyStored | KeyValue
+class Challenge(msgspec.Struct, frozen=True, tag=5, array_like=True):
+    """Reply to JoinStore."""
+
+    nonce: bytes
+    proof: bytes
+
+
+class Prove(msgspec.Struct, frozen=True, tag=6, array_like=True):
+    """A client's answer to Challenge."""
+
+    proof: bytes
+
+
+class StoreRefused(msgspec.Struct, frozen=True, tag=7, array_like=True):
+    """The last frame of the server to a client that it disconnects."""
+
+    text: str
+
+
+Frame = JoinStore | SetKey | GetKey | KeyStored | KeyValue | Challenge | Prove | StoreRefused
 _decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
@@ -83,108 +116,51 @@ class StoreError(OSError):
     """The store cannot be reached or has no answer."""
 
 
-class StoreServer:
-    """Serves the store of a job at the first free one of `addresses`, until `close`. Raises StoreError if none is."""
+def frame_reader() -> framing.FrameReader[Frame]:
+    """Return what splits the bytes of a connection into frames."""
+    return framing.FrameReader[Frame](_decode, "store", _MAX_FRAME)
 
-    def __init__(self, addresses: Sequence[Address], job: str, clients: int) -> None:
-        self._job = job
-        self._values: dict[str, bytes] = {}
-        self._awaited: dict[str, asyncio.Event] = {}
-        self._free_connections = clients + _SPARE_CLIENTS
-        self._listener = _listen(addresses)
-        name = self._listener.getsockname()
-        self.address: Address = (name[0], name[1]) if isinstance(name, tuple) else "\0" + name[1:].decode()
-        """Address of the listening socket."""
-        self._process = os.getpid()
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._loop = self._runner.get_loop()
-        self._closing = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="softnic-store", daemon=True)
-        self._thread.start()
 
-    def close(self) -> None:
-        """Stop serving; waiting clients get an error. Idempotent, and without effect in a forked process."""
-        if self._thread.is_alive() and os.getpid() == self._process:
-            self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join()
-
-    def _run(self) -> None:
-        with self._runner:  # which ends the tasks of clients
-            self._runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        server = await asyncio.start_server(self._serve_client, sock=self._listener, backlog=socket.SOMAXCONN)
-        await self._closing.wait()
-        server.close()
-
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a client until it disconnects, violates the protocol, or the server closes."""
-        self._free_connections -= 1
-        try:
-            if self._free_connections >= 0 and _is_same_user(writer.get_extra_info("socket")):
-                await self._answer(reader, writer)
-        except (OSError, ValueError, asyncio.CancelledError):
-            pass
-        finally:
-            self._free_connections += 1
-            writer.transport.abort()
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of a client. Raises ValueError if it violates the protocol."""
-        frames, joined = framing.FrameReader[Frame](_decode, "store"), False
-        while data := await reader.read(_READ_BYTES):
-            for request in frames.feed(data):
-                reply: Frame
-                match request:
-                    case JoinStore() if request.job == self._job and not joined:
-                        reply, joined = request, True
-                    case SetKey() if joined:
-                        reply = self._store(request)
-                    case GetKey() if joined:
-                        while request.key not in self._values:
-                            await self._awaited.setdefault(request.key, asyncio.Event()).wait()
-                        reply = KeyValue(self._values[request.key])
-                    case _:
-                        raise ValueError("unexpected request")
-                writer.write(framing.pack(reply))
-            await writer.drain()
-
-    def _store(self, request: SetKey) -> KeyStored:
-        if len(request.key) + len(request.value) > MAX_VALUE or len(self._values) >= MAX_KEYS:
-            raise ValueError("a limit of the store is exceeded")
-        self._values[request.key] = request.value
-        if (event := self._awaited.pop(request.key, None)) is not None:
-            event.set()
-        return KeyStored()
+def proof(secret: bytes, side: str, job: str, nonces: bytes) -> bytes:
+    """Return what shows that the `client` or the `server` has the secret. `nonces`: the client's and the server's."""
+    return hmac.digest(secret, b"softnic store %b %b %b" % (side.encode(), job.encode(), nonces), "sha256")
 
 
 class StoreClient:
     """The Store that a StoreServer serves at one of `addresses`. Connects once the server is up.
 
-    `timeout_s` limits each step; `presence` extends the limit while the awaited rank may still join. The methods raise
-    StoreError, with the errno ESRCH if the process of the awaited rank has ended.
+    `timeout_s` limits each step; `presence` extends the limit while the awaited rank may still join, unless rank 0
+    refuses this one. The methods raise StoreError, with the errno ESRCH if the process of the awaited rank has ended.
+    `secret` is that of the job.
     """
 
     def __init__(
-        self, addresses: Sequence[Address], job: str, timeout_s: float, presence: Presence | None = None
+        self,
+        addresses: Sequence[Address],
+        job: str,
+        timeout_s: float,
+        presence: Presence | None = None,
+        secret: bytes = b"",
     ) -> None:
         self._timeout_s = timeout_s
         self._presence = presence or Presence(timeout_s)
         self._presence.begin()
-        self._reader = framing.FrameReader[Frame](_decode, "store")
+        self._reader = frame_reader()
         self._lock = threading.Lock()
-        attempts = 0
+        attempts, refusal = 0, ""
         while True:
             address = addresses[attempts % len(addresses)]
             try:
-                self._socket = self._connect(address, job)
+                self._socket = self._connect(address, job, secret)
                 return
             except OSError as error:
                 attempts += 1
+                if isinstance(error, StoreError):  # says more than that nothing listens at the next address
+                    refusal = f"{text_of(address)}: {error.strerror}"
                 if exited := self._presence.exited([0]):
                     raise StoreError(errno.ESRCH, exited[0]) from None
-                if self._presence.overdue([0]):
-                    text = f"rank 0 serves no store at {_text(address)}: {error.strerror or error}"
+                if self._presence.overdue([0]) or (_is_final(address, error) and self._presence.expired):
+                    text = f"rank 0 serves no store at {refusal or f'{text_of(address)}: {error.strerror or error}'}"
                     raise StoreError(error.errno or errno.ETIMEDOUT, text) from None
                 if attempts % len(addresses) == 0:
                     time.sleep(_RETRY_S)
@@ -202,18 +178,26 @@ class StoreClient:
     def close(self) -> None:
         self._socket.close()
 
-    def _connect(self, address: Address, job: str) -> socket.socket:
-        connection = _socket_for(address)
+    def _connect(self, address: Address, job: str, secret: bytes) -> socket.socket:
+        connection = socket_for(address)
         try:
             connection.settimeout(max(_RETRY_S, self._timeout_s))
             connection.connect(address)
-            if not _is_same_user(connection):
+            if not is_same_user(connection):
                 raise PermissionError(errno.EACCES, "another user serves there")
-            connection.sendall(framing.pack(JoinStore(job)))
-            connection.settimeout(max(_RETRY_S, min(1.0, self._timeout_s)))
-            self._reader = framing.FrameReader[Frame](_decode, "store")
-            if self._receive(connection) != JoinStore(job):
-                raise ConnectionRefusedError(errno.ECONNREFUSED, "another job is served there")
+            nonce = os.urandom(NONCE_BYTES)
+            connection.sendall(framing.pack(JoinStore(job, VERSION, nonce)))
+            self._reader = frame_reader()
+            reply = self._receive(connection, time.monotonic() + max(_RETRY_S, min(1.0, self._timeout_s)))
+            match reply:
+                case Challenge() if hmac.compare_digest(reply.proof, proof(secret, "server", job, nonce + reply.nonce)):
+                    connection.sendall(framing.pack(Prove(proof(secret, "client", job, nonce + reply.nonce))))
+                case Challenge():
+                    raise StoreError(errno.EACCES, f"{SECRET_VARIABLE} differs there, or only one side has it")
+                case JoinStore():
+                    raise StoreError(errno.EPROTO, "an earlier version of softnic serves there")
+                case _:
+                    raise StoreError(errno.EPROTO, "another service listens there")
         except BaseException:
             connection.close()
             raise
@@ -230,6 +214,8 @@ class StoreClient:
             except OSError as error:
                 self._socket.close()  # a late reply would be taken for that of the next request
                 if isinstance(error, StoreError):
+                    if error.errno != errno.ESRCH:
+                        raise StoreError(error.errno, f"{failure}: {error.strerror}") from None
                     raise
                 if isinstance(error, TimeoutError):
                     raise StoreError(errno.ETIMEDOUT, f"{failure} within {self._timeout_s:g} s") from None
@@ -247,46 +233,39 @@ class StoreClient:
                 if self._presence.overdue([rank]):
                     raise
 
-    def _receive(self, connection: socket.socket) -> Frame:
-        while data := connection.recv(_READ_BYTES):
+    def _receive(self, connection: socket.socket, deadline: float | None = None) -> Frame:
+        """Return the next frame. Raises StoreError for StoreRefused, TimeoutError at the deadline or timeout."""
+        while True:
+            if deadline is not None:
+                connection.settimeout(max(0.001, deadline - time.monotonic()))
+            data = connection.recv(READ_BYTES)
+            if not data:
+                raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
             try:
                 for frame in self._reader.feed(data):
+                    if isinstance(frame, StoreRefused):
+                        raise StoreError(errno.EPROTO, printable(frame.text))
                     return frame
             except ValueError:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "another service listens there") from None
-        raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
 
 
-def _socket_for(address: Address) -> socket.socket:
+def _is_final(address: Address, error: OSError) -> bool:
+    """Return whether it is rank 0 that refuses this rank: the names of Unix sockets, and secrets, are those of jobs."""
+    return isinstance(error, StoreError) and (isinstance(address, str) or error.errno == errno.EACCES)
+
+
+def socket_for(address: Address) -> socket.socket:
     return socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET, socket.SOCK_STREAM)
 
 
-def _is_same_user(connection: socket.socket) -> bool:
-    """Return whether the peer on a Unix socket is this user or root. On TCP only the job's name is checked."""
+def is_same_user(connection: socket.socket) -> bool:
+    """Return whether the peer on a Unix socket is this user or root. On TCP only proofs tell."""
     if connection.family != socket.AF_UNIX:
         return True
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return _CREDENTIALS.unpack(credentials)[1] in (os.getuid(), 0)
 
 
-def _listen(addresses: Sequence[Address]) -> socket.socket:
-    reason: OSError | None = None
-    for address in addresses:
-        listener = _socket_for(address)
-        try:
-            if not isinstance(address, str):
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(socket.SOMAXCONN)
-        except OSError as error:
-            listener.close()
-            reason = error
-            continue
-        return listener
-    assert reason is not None
-    where = " or ".join(map(_text, addresses[:2]))
-    raise StoreError(reason.errno, f"rank 0 cannot serve a store at {where}: {reason.strerror}") from None
-
-
-def _text(address: Address) -> str:
+def text_of(address: Address) -> str:
     return address.lstrip("\0") if isinstance(address, str) else f"{address[0]}:{address[1]}"

@@ -14,9 +14,9 @@ from typing import Any
 from softnic.experiments import methods
 from softnic.experiments.compare.plan import ComparisonPlan, TrainingJob
 from softnic.experiments.compare.run import TrainingNodes
-from softnic.experiments.kept import ResultFile
-from softnic.experiments.measure import median
-from softnic.experiments.report import MeasurementReport, Progress, column, columns, milliseconds
+from softnic.measure.kept import ResultFile
+from softnic.measure.report import MeasurementReport, Progress, column, columns, milliseconds
+from softnic.measure.timing import median
 from softnic.units import rate_bps
 
 DELAY = "50us"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from softnic.experiments import torch_models
 from softnic.experiments.compare.advice import change, score
 from softnic.experiments.compare.results import TrainingResult
-from softnic.experiments.compare.summary import RATES, MethodSummary, summaries
-from softnic.experiments.report import Column, MeasurementReport, figure
-from softnic.experiments.spread import Spread
+from softnic.experiments.compare.summary import RATES, MethodSummary, is_peer, summaries
+from softnic.measure.report import Column, MeasurementReport, figure
+from softnic.measure.spread import Spread
 from softnic.units import rate_bps, text_rate, text_time
 
 DIVERGED = "diverged"
@@ -62,7 +62,7 @@ def best_peer(methods: Sequence[MethodSummary], rate: float, seeds: Collection[i
 
     None: none reached the score.
     """
-    peers = [peer for each in methods if each.is_peer and (peer := each.only(seeds)) is not None]
+    peers = [peer for each in methods if is_peer(each.method) and (peer := each.only(seeds)) is not None]
     return min((seconds for peer in peers if (seconds := peer.seconds_to_score(rate)) is not None), default=None)
 
 

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from softnic.experiments import kept, pages, photos, torch_models
-from softnic.experiments.compare import advice, link_report
-from softnic.experiments.compare.advice import Advice, ModelSummary, is_ours
+from softnic.experiments import photos, torch_models
+from softnic.experiments.compare import advice, link_report, overview
+from softnic.experiments.compare.advice import Advice, ComparedModel
 from softnic.experiments.compare.check import CHECKED, StepTime
 from softnic.experiments.compare.plan import FULL, METHODS, PRESETS, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, kept_trainings, kept_units
-from softnic.experiments.compare.summary import RATES, REFERENCE, MethodSummary, has_feedback, summaries
-from softnic.experiments.plot import Curves, draw
-from softnic.experiments.report import milliseconds
+from softnic.experiments.compare.summary import (
+    RATES,
+    REFERENCE,
+    MethodSummary,
+    ModelSummary,
+    has_feedback,
+    is_ours,
+    summaries,
+)
+from softnic.measure import pages
+from softnic.measure.plot import Curves, draw
+from softnic.measure.report import milliseconds
 from softnic.units import rate_bps, text_rate
 
 RESULTS = Path("docs", "results")
@@ -47,7 +56,11 @@ def summarised(directory: Path, models: Iterable[str] = torch_models.NAMES) -> l
         kept_pairs = kept_trainings(directory, model)
         exact = [job for job, result in kept_pairs if job.method == REFERENCE and not result.diverged]
         if exact:
-            found.append(_summary(exact[-1], [result for job, result in kept_pairs if _same(job, exact[-1])]))
+            results = [result for job, result in kept_pairs if _same(job, exact[-1])]
+            try:
+                found.append(_summary(exact[-1], results))
+            except (ValueError, LookupError, ArithmeticError) as error:
+                raise ValueError(f"the results of {model} in {directory} cannot be compared: {error}") from None
     return found
 
 
@@ -84,35 +97,50 @@ def regions(directory: Path) -> dict[str, str]:
     Raises OSError, ValueError; ImportError without torch.
     """
     models = summarised(directory)
-    compared = list(filter(advice.is_comparable, models))
+    comparable = [summary for summary in models if summary.is_comparable]
+    compared = list(map(advice.compared, comparable))
     return {
         "compare-run": _run(models),
         "compare-longer": _longer(models, summarised(directory / LONGER)),
         "compare-headline": _headline(compared),
         "compare-advice": _advice(compared),
-        "compare-losses": _losses(compared),
-        "compare-feedback": _feedback(compared),
+        "compare-losses": _losses(comparable),
+        "compare-feedback": _feedback(comparable),
         "compare-tables": "\n\n".join(map(_table, models)) or _NOTHING,
         "compare-check": _check(directory / CHECKED),
     }
 
 
 def rebuild(root: Path) -> list[Path]:
-    """Generate page, plots and advice of a checkout. Returns the files that were written.
+    """Generate page, plots and advice of a checkout, and the first screen. Returns the files that were written.
 
     Raises OSError, PageError, ValueError; ImportError without torch.
     """
     directory, page = root / RESULTS, root / PAGE
     models = summarised(directory)
     written = [page, root / "softnic" / "experiments" / "compare" / advice.PUBLISHED.name]
-    published = advice.content(list(filter(advice.is_comparable, models)))
-    written[1].write_text(kept.text(kept.plain(published)) + "\n", encoding="utf-8")
+    published = [advice.compared(summary) for summary in models if summary.is_comparable]
+    written[1].write_text(advice.content(published), encoding="utf-8")
     for summary in models:
         path = directory / f"compare-{summary.model}.svg"
         _draw(summary, directory, path)
         written.append(path)
     page.write_text(pages.rebuilt(page.read_text(encoding="utf-8"), regions(directory)), encoding="utf-8")
-    return written
+    return written + _first_screen(root, models)
+
+
+def _first_screen(root: Path, models: Sequence[ModelSummary]) -> list[Path]:
+    """Draw the picture at the top of README.md and docs/index.md, and write the table below it. Returns the files."""
+    written = []
+    if shown := overview.panels(root / RESULTS, models):
+        written.append(picture := root / "docs" / "figures" / "overview.svg")
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_text(overview.svg(shown), encoding="utf-8")
+    first = [path for path in (root / "README.md", root / "docs" / "index.md") if path.exists()]
+    for path in first:
+        text = path.read_text(encoding="utf-8")
+        path.write_text(pages.rebuilt(text, {"accuracy": overview.accuracy(models)}), encoding="utf-8")
+    return [*written, *first]
 
 
 _NOTHING = "No results yet."
@@ -154,33 +182,33 @@ def _longer(models: Sequence[ModelSummary], longer: Sequence[ModelSummary]) -> s
     return pages.table(["model", "steps", "score", "more steps", "score", "change"], rows) if rows else _NOTHING
 
 
-def _headline(models: Sequence[ModelSummary]) -> str:
+def _headline(models: Sequence[ComparedModel]) -> str:
     """Return by how much softnic's best method is sooner than the best of PyTorch's hooks, over all models."""
     cells = []
     for rate in RATES:
-        given = [advice.advise(summary, rate_bps(rate)) for summary in models]
+        given = [advice.advise(model, rate_bps(rate)) for model in models]
         times = [
             each.peer.seconds / each.ours.seconds for each in given if each.peer is not None and each.ours is not None
         ]
         cells.append(f"{min(times):.2f} to {max(times):.2f}" if times else "")
     headings = ["links", *(text_rate(rate_bps(rate)) for rate in RATES)]
-    names = ", ".join(f"`{summary.model}`" for summary in models)
+    names = ", ".join(f"`{each.model}`" for each in models)
     return pages.table(headings, [[f"times as soon: {names}", *cells]]) if models else _NOTHING
 
 
-def _advice(models: Sequence[ModelSummary]) -> str:
+def _advice(models: Sequence[ComparedModel]) -> str:
     rows = []
-    for summary in models:
+    for model in models:
         for rate in RATES:
-            given = advice.advise(summary, rate_bps(rate))
-            rows.append([f"`{summary.model}`", text_rate(rate_bps(rate)), *_advised(given)])
-    headings = ["model", "links", "take", "s to the score", "seeds", "best of fp16, bf16, PowerSGD", "times as soon"]
+            given = advice.advise(model, rate_bps(rate))
+            rows.append([f"`{model.model}`", text_rate(rate_bps(rate)), *_advised(given)])
+    headings = ["model", "links", "soonest", "s to the score", "seeds", "best of fp16, bf16, PowerSGD", "times as soon"]
     return pages.table(headings, rows) if rows else _NOTHING
 
 
 def _advised(given: Advice) -> list[str]:
     best, peer, ours = given.best, given.peer, given.ours
-    cells = [f"`{best.method.method}`", f"{best.seconds:.1f}", str(len(best.method.seeds))]
+    cells = [f"`{best.method.method}`", f"{best.seconds:.1f}", str(len(given.model.seeds))]
     if peer is None:
         return [*cells, "never reach it", ""]
     ahead = "" if ours is None else f"{peer.seconds / ours.seconds:.2f}"
@@ -191,8 +219,9 @@ def _losses(models: Sequence[ModelSummary]) -> str:
     """Return where softnic's best method is later than the best of PyTorch's hooks, and what never gets there."""
     lines = []
     for summary in models:
+        model = advice.compared(summary)
         for rate in RATES:
-            given = advice.advise(summary, rate_bps(rate))
+            given = advice.advise(model, rate_bps(rate))
             if given.best is not given.ours:
                 ours = "none of softnic's reaches the score"
                 if given.ours is not None:
@@ -200,7 +229,7 @@ def _losses(models: Sequence[ModelSummary]) -> str:
                     ours = f"softnic's best, `{given.ours.method.method}`, takes {times:.2f} times as long"
                 where = f"`{summary.model}` at {text_rate(rate_bps(rate))}"
                 lines.append(f"- {where}: `{given.best.method.method}` is first; {ours}.")
-        late = [each for each in summary.methods if is_ours(each) and each.to_score is None]
+        late = [each for each in summary.methods if is_ours(each.method) and each.to_score is None]
         if late:
             names = ", ".join(f"`{each.method}` ({_behind(summary, each)})" for each in late)
             lines.append(f"- `{summary.model}`: these do not reach the score: {names}.")
@@ -240,10 +269,15 @@ def _table(summary: ModelSummary) -> str:
     title = (
         f"**{summary.model}, {summary.steps} steps of {summary.workers} x {summary.batch} samples of {summary.data}**"
     )
-    shown = link_report.columns(summary.model, RATES)
-    rows = [[each.text(row) for each in shown] for row in link_report.rows(summary.methods)]
-    table = pages.table([each.heading for each in shown], rows)
-    return f"{title}\n\n{table}\n\n![{summary.model}](results/compare-{summary.model}.svg)"
+    method, *columns = link_report.columns(summary.model, RATES)
+    times = len(columns) - len(RATES)
+    halves = ([method, *columns[:times]], [method, *columns[times:]])
+    rows = link_report.rows(summary.methods)
+    tables = (
+        pages.table([each.heading for each in half], [[each.text(row) for each in half] for row in rows])
+        for half in halves
+    )
+    return "\n\n".join([title, *tables, f"![{summary.model}](results/compare-{summary.model}.svg)"])
 
 
 def _check(path: Path) -> str:
@@ -264,6 +298,15 @@ def _check(path: Path) -> str:
     return pages.table(headings, rows)
 
 
+def _limits(summary: ModelSummary, exact: Sequence[tuple[float, float]]) -> tuple[float | None, float | None]:
+    """Return the scores to be drawn: those from the exact training's first on, where the methods differ."""
+    scores = [score for _, score in exact]
+    margin = 0.1 * (max(scores) - min(scores))
+    if torch_models.reads_text(summary.model):
+        return None, max(scores) + margin
+    return min(scores) - margin, None
+
+
 def _draw(summary: ModelSummary, directory: Path, path: Path) -> None:
     """Draw the score over computed time over links of _DRAWN_RATE, of the first seed's trainings."""
     exact = summary.of(REFERENCE)
@@ -275,5 +318,6 @@ def _draw(summary: ModelSummary, directory: Path, path: Path) -> None:
         method: [(look.host_s + 8 * look.link_bytes / bps, look.score) for look in result.evaluations]
         for method, result in shown.items()
     }
-    charts = [Curves(f"links of {text_rate(bps)}, seed {exact.seeds[0]}", "seconds", unit, curves, log=True)]
+    title = f"links of {text_rate(bps)}, seed {exact.seeds[0]}"
+    charts = [Curves(title, "seconds", unit, curves, log=True, limits=_limits(summary, curves[REFERENCE]))]
     draw(summary.model, charts, path)

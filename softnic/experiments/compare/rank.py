@@ -17,13 +17,14 @@ from pathlib import Path
 
 from softnic.cluster.nic_process import read_stats
 from softnic.comm.bootstrap.store import Store
-from softnic.comm.communicator import Communicator, init_communicator
-from softnic.experiments import measure, methods, torch_models
-from softnic.experiments.child_process import report_json
+from softnic.experiments import methods, torch_models
 from softnic.experiments.compare.plan import TrainingJob
 from softnic.experiments.compare.training import Evaluation, RankSteps, RankTraining, Usage
 from softnic.experiments.runner import Throttle, ignore, report_failure
 from softnic.experiments.torch_replica import TorchReplica
+from softnic.measure import timing
+from softnic.measure.child_process import report_json
+from softnic.mpi.communicator import Communicator, init_communicator
 
 _REPORT_EVERY_S = 0.5
 
@@ -62,7 +63,7 @@ def _report_evaluation(evaluation: Evaluation) -> None:
 def _usage() -> Usage:
     stats = read_stats(Path(os.environ["SOFTNIC_NIC"]))
     sent, received = (stats.counters[name] for name in ("tx_wire_bytes", "rx_wire_bytes"))
-    return Usage(sent, measure.own_cpu_s() + measure.cpu_s([stats.info.pid]), received)
+    return Usage(sent, timing.own_cpu_s() + timing.cpu_s([stats.info.pid]), received)
 
 
 @lru_cache

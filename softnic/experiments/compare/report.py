@@ -14,8 +14,8 @@ from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.summary import ALLOWED_BITS, ALLOWED_POINTS, REFERENCE, last_bytes
 from softnic.experiments.compare.training import Evaluation
-from softnic.experiments.plot import Curves, draw
-from softnic.experiments.report import (
+from softnic.measure.plot import Curves, draw
+from softnic.measure.report import (
     Column,
     MeasurementReport,
     column,

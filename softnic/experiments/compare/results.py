@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from softnic.experiments.compare.plan import METHODS, TrainingJob
 from softnic.experiments.compare.training import Evaluation
-from softnic.experiments.kept import ResultFile
-from softnic.experiments.report import finite
+from softnic.measure.kept import ResultFile
+from softnic.measure.report import finite
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,23 @@ class TrainingResult:
 
     @classmethod
     def from_json(cls, job: Mapping[str, Any], given: Mapping[str, Any]) -> TrainingResult:
-        """Return the result of a job, whose fields are given, too."""
-        looks: Mapping[str, list[Any]] = given["looks"]
-        evaluations: list[Evaluation] = []
-        for row in zip(*looks.values(), strict=True):
-            known: list[Any] = [math.nan if value is None else value for value in row]
-            evaluations.append(Evaluation(**dict(zip(looks, known, strict=True))))
-        return cls(job["model"], job["method"], tuple(evaluations), given["took_s"], job["seed"])
+        """Return the result of a job, whose fields are given, too. Raises ValueError for anything else."""
+        kept = msgspec.convert(given, _Kept)
+        rows = zip(*kept.looks.values(), strict=True)
+        known = [[math.nan if value is None else value for value in row] for row in rows]
+        evaluations = msgspec.convert(
+            [dict(zip(kept.looks, row, strict=True)) for row in known], tuple[Evaluation, ...]
+        )
+        if not evaluations:
+            raise ValueError("a training without an evaluation")
+        return cls(job["model"], job["method"], evaluations, kept.took_s, job["seed"])
+
+
+class _Kept(msgspec.Struct):
+    """A result as `as_json` writes it: by field, the value at each evaluation."""
+
+    looks: dict[str, list[Any]]
+    took_s: float
 
 
 class TrainingResults:
@@ -63,9 +75,12 @@ class TrainingResults:
         self._link = link
 
     def find(self, job: TrainingJob) -> TrainingResult | None:
-        """Return the kept result of a training, if there is one."""
+        """Return the kept result of a training, if there is a valid one."""
         kept = self._file(job.model).find(_unit(job), self._settings(job), dict[str, Any])
-        return None if kept is None else TrainingResult.from_json(asdict(job), kept)
+        try:
+            return None if kept is None else TrainingResult.from_json(asdict(job), kept)
+        except ValueError:
+            return None
 
     def keep(self, job: TrainingJob, result: TrainingResult) -> TrainingResult:
         """Write a result. Returns it as `find` does from now on. Raises OSError."""
@@ -95,10 +110,12 @@ def kept_units(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(content, dict) or "units" not in content:
-        raise ValueError(f"{path} is not a file of results")
-    return list(content["units"].values())
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        units = msgspec.convert(content["units"], dict[str, dict[str, Any]])
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is not a file of results: {error}") from None
+    return list(units.values())
 
 
 def kept_trainings(directory: Path, model: str) -> list[tuple[TrainingJob, TrainingResult]]:
@@ -106,12 +123,14 @@ def kept_trainings(directory: Path, model: str) -> list[tuple[TrainingJob, Train
 
     Raises OSError, and ValueError for another file.
     """
-    units = kept_units(directory / file_name(model))
-    jobs = [unit["settings"]["job"] for unit in units]
-    found = [
-        (TrainingJob.from_json(json.dumps(job)), TrainingResult.from_json(job, unit["value"]))
-        for job, unit in zip(jobs, units, strict=True)
-        if not unit["settings"]["link"]
-    ]
+    path = directory / file_name(model)
+    found = []
+    for unit in kept_units(path):
+        try:
+            if not unit["settings"]["link"]:
+                job = msgspec.convert(unit["settings"]["job"], TrainingJob)
+                found.append((job, TrainingResult.from_json(asdict(job), unit["value"])))
+        except (ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"{path} is not a file of results: {error}") from None
     order = {method: number for number, method in enumerate(METHODS)}
     return sorted(found, key=lambda each: (order.get(each[0].method, len(order)), each[0].method, each[0].seed))

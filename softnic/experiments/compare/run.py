@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.experiments import methods
 from softnic.experiments.compare.plan import ComparisonPlan, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
 from softnic.experiments.compare.training import Evaluation, RankSteps
-from softnic.experiments.report import MeasurementError, Progress
 from softnic.experiments.runner import Event, RankPool
+from softnic.measure.report import MeasurementError, Progress
 
 RANK = "softnic.experiments.compare.rank"
 _LIMIT_S = 300.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from softnic.experiments import torch_models
 from softnic.experiments.compare.results import TrainingResult
-from softnic.experiments.spread import Spread
+from softnic.measure.spread import Spread
 
 REFERENCE = "exact"
 """The method that others are compared with."""
@@ -41,6 +41,10 @@ class Cost:
     def seconds(self, rate_bps: float) -> float:
         """Return the time over links of this rate."""
         return self.host_s + 8 * self.link_bytes / rate_bps
+
+    def a_step(self, rate_bps: float) -> float:
+        """Return the mean time of a step over links of this rate."""
+        return self.seconds(rate_bps) / self.steps
 
 
 @dataclass(frozen=True)
@@ -84,11 +88,6 @@ class MethodSummary:
     """The same in the last interval between evaluations, after methods have warmed up."""
 
     @property
-    def is_peer(self) -> bool:
-        """Whether this is one of PyTorch's hooks, which softnic is compared with."""
-        return is_peer(self.method)
-
-    @property
     def score(self) -> Spread | None:
         """At the end. None if a training diverged."""
         known = [score for curve in self.curves if (score := curve.scores[-1]) is not None]
@@ -128,15 +127,56 @@ class MethodSummary:
         cost = self.to_score
         return None if cost is None else cost.seconds(rate_bps)
 
+    @property
+    def whole(self) -> Cost:
+        """What all steps cost, in the mean over the seeds."""
+        return _mean(self.curves).costs[-1]
+
     def step_seconds(self, rate_bps: float) -> float:
         """Return the mean time of a step over links of a rate."""
-        whole = _mean(self.curves).costs[-1]
-        return whole.seconds(rate_bps) / whole.steps
+        return self.whole.a_step(rate_bps)
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """The trainings of a model by all methods."""
+
+    model: str
+    data: str
+    parameters: int
+    compute_s: float
+    """Forward and backward pass of a step, of one worker on one core, in the exact training with the shortest."""
+    workers: int
+    batch: int
+    """Samples per worker and step."""
+    steps: int
+    took_s: float
+    """All trainings together, with evaluations."""
+    methods: list[MethodSummary]
+
+    def of(self, method: str) -> MethodSummary:
+        return next(each for each in self.methods if each.method == method)
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether one of softnic's methods and one of PyTorch's hooks at least have trained the model."""
+        return has_both(each.method for each in self.methods)
 
 
 def is_peer(method: str) -> bool:
     """Return whether a method is one of PyTorch's hooks, over sums that are not compressed."""
     return method in HALVES or (method.startswith("powersgd") and "+" not in method)
+
+
+def is_ours(method: str) -> bool:
+    """Return whether a method is softnic's: neither exact nor one of PyTorch's hooks."""
+    return not is_peer(method) and method not in (REFERENCE, "wa")
+
+
+def has_both(methods: Iterable[str]) -> bool:
+    """Return whether there is one of softnic's methods and one of PyTorch's hooks."""
+    names = list(methods)
+    return any(map(is_peer, names)) and any(map(is_ours, names))
 
 
 def has_feedback(method: str) -> bool:

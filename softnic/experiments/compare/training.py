@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
-from softnic.experiments import measure, torch_models
+from softnic.experiments import torch_models
 from softnic.experiments.compare.plan import TrainingJob
 from softnic.experiments.data import batches_of_rank
 from softnic.experiments.strategies import Strategy
@@ -29,6 +28,8 @@ from softnic.experiments.torch_replica import TorchReplica
 from softnic.experiments.trainer import TrainingLoop
 from softnic.gradients import Method
 from softnic.gradients.lgc.phases import Lgc
+from softnic.measure import timing
+from softnic.mpi.communicator import Communicator
 
 
 class Usage(NamedTuple):
@@ -188,7 +189,7 @@ class RankTraining:
             cpu_s=last.cpu_s + sum(each.cpu_s for each in intervals),
             host_s=last.host_s + max(each.cpu_s for each in workers) + sum(each.cpu_s for each in aggregators),
             link_bytes=last.link_bytes + busiest,
-            compute_s=measure.percentile([each for worker in workers for each in worker.computed_s], 0.1),
+            compute_s=timing.percentile([each for worker in workers for each in worker.computed_s], 0.1),
         )
 
     def steps(self) -> RankSteps:

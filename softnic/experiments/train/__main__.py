@@ -17,14 +17,15 @@ from pathlib import Path
 import numpy as np
 
 from softnic import MPI
+from softnic.arguments import argument, count
 from softnic.experiments import numpy_models
-from softnic.experiments.child_process import report_json
 from softnic.experiments.data import DataError, load
 from softnic.experiments.numpy_replica import NumpyReplica
 from softnic.experiments.runner import Throttle, report_failure
 from softnic.experiments.strategies import KINDS, StrategyName
 from softnic.experiments.trainer import RankOutcome, RankRun, TrainingPlan, train
 from softnic.experiments.training_ranks import TrainingRanks
+from softnic.measure.child_process import report_json
 
 REPORT_EVERY_S = 0.1
 """Shortest interval between events that report progress."""
@@ -85,12 +86,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    name = _argument(StrategyName.parse)
+    name = argument(StrategyName.parse)
     add("--strategy", type=name, default=StrategyName("inc"), metavar="NAME", help="one of those below (inc)")
-    add("--in-flight", type=_count, default=0, metavar="N", help="layers exchanged at a time; 0: all (0)")
-    model = _argument(numpy_models.check)
+    add("--in-flight", type=count(0), default=0, metavar="N", help="layers exchanged at a time; 0: all (0)")
+    model = argument(numpy_models.check)
     add("--model", type=model, default="hdc", metavar="NAME", help=f"{numpy_models.HELP} (hdc)")
-    add("--steps", type=_steps, default=300, metavar="N", help="optimizer steps (300)")
+    add("--steps", type=count(1), default=300, metavar="N", help="optimizer steps (300)")
     add("--batch", type=int, default=25, metavar="N", help="samples per rank and step (25)")
     add("--learning-rate", type=float, metavar="X", help="of SGD (hdc: 0.01, mlp: 0.1)")
     add("--momentum", type=float, metavar="X", help="of SGD (hdc: 0.9, mlp: 0)")
@@ -100,31 +101,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--events", action="store_true", help="write JSON lines for another program")
     add("--trace", action="store_true", help="with --events: write each rank's timeline")
     return parser
-
-
-def _argument(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """Return an argparse type that keeps the text of a ValueError."""
-
-    def convert(text: str) -> object:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from error
-
-    return convert
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
-
-
-def _steps(text: str) -> int:
-    steps = _count(text)
-    if not steps:
-        raise argparse.ArgumentTypeError("at least one step is needed")
-    return steps
 
 
 def _progress(rank: int, steps: int, *, events: bool) -> Callable[[int, float], None]:

@@ -85,10 +85,14 @@ def draw(comparison: StrategyComparison, file: Path) -> None:
     figure.suptitle(comparison.report.title, fontsize=9)
     _draw_bars(above, rows)
     _draw_lanes(below, lanes)
-    labels = {**{part.name: part.color for part in PARTS}, "in flight": _IN_FLIGHT}
-    patches = [Patch(color=color, label=name) for name, color in labels.items()]
+    patches = [Patch(color=color, label=name) for name, color in legend().items()]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
     figure.savefig(file, dpi=150)
+
+
+def legend() -> dict[str, str]:
+    """Return the names of the picture's colours."""
+    return {**{part.name: part.color for part in PARTS}, "posting": _COLORS[Phase.POST], "in flight": _IN_FLIGHT}
 
 
 def _draw_bars(axes: Any, rows: Sequence[StrategyRow]) -> None:

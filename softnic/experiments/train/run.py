@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from softnic.cluster import Cluster
-from softnic.experiments.report import MeasurementError
+from softnic.cluster.cluster import Cluster
 from softnic.experiments.runner import Event, RankPool
 from softnic.experiments.timeline import Iteration
 from softnic.experiments.trainer import RankOutcome, RankRun, TrainingPlan
+from softnic.measure.report import MeasurementError
 
 RANK = "softnic.experiments.train"
 

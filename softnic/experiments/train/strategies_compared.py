@@ -17,10 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from softnic.cluster import Cluster
-from softnic.experiments import measure, numpy_models
+from softnic.cluster.cluster import Cluster
+from softnic.experiments import numpy_models
 from softnic.experiments.data import DataError, DataSet, load, synthetic
-from softnic.experiments.report import (
+from softnic.experiments.strategies import StrategyName
+from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.train.run import run_training
+from softnic.experiments.trainer import RankRun, TrainingPlan
+from softnic.measure import timing
+from softnic.measure.progress import as_measured
+from softnic.measure.report import (
     MeasurementError,
     MeasurementReport,
     Progress,
@@ -29,11 +36,7 @@ from softnic.experiments.report import (
     links,
     milliseconds,
 )
-from softnic.experiments.strategies import StrategyName
-from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
-from softnic.experiments.traffic import NicTraffic
-from softnic.experiments.train.run import run_training
-from softnic.experiments.trainer import RankRun, TrainingPlan
+from softnic.units import medians_of
 
 PARTS = tuple(each.name for each in fields(Breakdown))
 STRATEGIES = (
@@ -145,7 +148,8 @@ def run(plan: StrategiesPlan, progress: Progress = lambda _what: None) -> Strate
             change = row.exchange_s / first.exchange_s - 1 if first.exchange_s else 0.0
             off = _distance(directory / f"{name}.npy", directory / f"{first.name}.npy")
             speed_up = first.iteration_s / row.iteration_s
-            rows.append(replace(row, exchange_change=change, speed_up=speed_up, weights_off=off))
+            row = replace(row, exchange_change=change, speed_up=speed_up, weights_off=off)
+            rows += as_measured([row], columns(StrategyRow), progress)
     rates = numpy_models.rates(plan.model)._asdict()
     settings = {**asdict(plan), "data": data.name, "link": dict(plan.link), "rates": rates}
     report = MeasurementReport("train", _title(plan, data), columns(StrategyRow), rows, settings, _notes(plan))
@@ -171,7 +175,7 @@ def _measure(
     """Run one strategy. Return its row, not yet compared with the first one, and its median iteration."""
     steps = plan.warm_up + plan.steps
     daemons = [nic.pid for nic in cluster.nics]
-    cpu_s, sent_bytes = measure.cpu_s(daemons), NicTraffic.of(cluster).payload
+    cpu_s, sent_bytes = timing.cpu_s(daemons), NicTraffic.of(cluster).payload
     progress(f"{name}, which starts")
     try:
         ranks = run_training(
@@ -184,7 +188,7 @@ def _measure(
         )
     except MeasurementError as error:
         raise MeasurementError(f"{name}: {error}") from error
-    cpu_s, sent_bytes = measure.cpu_s(daemons) - cpu_s, NicTraffic.of(cluster).payload - sent_bytes
+    cpu_s, sent_bytes = timing.cpu_s(daemons) - cpu_s, NicTraffic.of(cluster).payload - sent_bytes
     iterations = list(zip(*(rank.iterations for rank in ranks), strict=True))[plan.warm_up :]
     parts = [Breakdown.mean(breakdowns(iteration)) for iteration in iterations]
     by_length = sorted(range(len(parts)), key=lambda index: parts[index].total)
@@ -198,8 +202,8 @@ def _row(
     losses = np.mean([rank.losses for rank in ranks if rank.losses], axis=0).tolist()
     return StrategyRow(
         name=name,
-        iteration_s=measure.median(part.total for part in parts),
-        **{f"{name}_s": measure.median(getattr(part, name) for part in parts) for name in PARTS},
+        iteration_s=timing.median(part.total for part in parts),
+        **{f"{name}_s": timing.median(getattr(part, name) for part in parts) for name in PARTS},
         exchange_change=0.0,
         speed_up=1.0,
         daemons_cpu_s=daemons_cpu_s,
@@ -221,7 +225,7 @@ def _distance(weights: Path, reference: Path) -> float:
 def _title(plan: StrategiesPlan, data: DataSet) -> str:
     return (
         f"{plan.model} on {data.name}, {plan.workers} ranks x {plan.batch} samples; links: {links(plan.link)}. "
-        f"Medians of {plan.steps} iterations"
+        f"{medians_of(plan.steps, 'iteration').capitalize()}"
     )
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
-from softnic.comm.communicator import Communicator
 from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.lgc.autoencoder import RATE, Autoencoder
 from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, layout
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
+from softnic.mpi.arguments.buffers import IN_PLACE
+from softnic.mpi.communicator import Communicator
 
 FULL, LEARN, COMPRESSED = "full", "learn", "compressed"
 PHASES = (FULL, LEARN, COMPRESSED)

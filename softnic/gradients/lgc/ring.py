@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients.lgc.autoencoder import Autoencoder
 from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent, mean_of
 from softnic.gradients.lgc.selection import Layout, pack_indices, scales, select, spread, unpack_indices
 from softnic.gradients.method import Floats
+from softnic.mpi.communicator import Communicator
 
 
 class LgcRing(Lgc):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
 from softnic.gradients.lgc.autoencoder import Autoencoder
 from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent
 from softnic.gradients.lgc.selection import Layout, largest, pack_indices, scales, select, spread, unpack_indices
 from softnic.gradients.method import Floats, MethodError
+from softnic.mpi.communicator import Communicator
 
 MASTER = TRAINER
 _UP, _WEIGHTS = 1, 2

@@ -1,12 +1,13 @@
 """Encrypts a link: frames become datagrams that only their peer can read, and only such datagrams become frames.
 
-handshake.py decides about the sessions with one peer; native/aead.c does the work per byte.
+handshake.py decides about the sessions with one peer. C seals and opens in batches (native/nic/secure_channel.h), and
+asks here for what is decision: hellos, dropped datagrams, frames without a session.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from softnic._native import ffi, lib
 from softnic.link.forwarding import LinkPeer
 from softnic.link.rate_limited_log import RateLimitedLog
+from softnic.link.received_batch import ReceivedBatch
 from softnic.link.secure import libcrypto
 from softnic.link.secure.handshake import Handshake, RandomBytes, SecureSession
 from softnic.link.secure.hello import HelloError, SecureHello, parse, peek
@@ -83,6 +85,8 @@ class SecureChannel:
         The node's MAC.
     vni : int
         VXLAN network identifier.
+    received : ReceivedBatch
+        Where datagrams are received, and opened.
     send_hello : callable
         Sends a hello datagram to a peer, once.
     log : RateLimitedLog
@@ -101,6 +105,7 @@ class SecureChannel:
         key: bytes,
         own: bytes,
         vni: int,
+        received: ReceivedBatch,
         *,
         send_hello: Callable[[LinkPeer, bytes], None],
         log: RateLimitedLog,
@@ -114,17 +119,22 @@ class SecureChannel:
         self._states: dict[LinkPeer, _State] = {}
         self._active_handshakes: set[LinkPeer] = set()
         """Peers whose handshake has a timer running."""
-        self._found = ffi.new("sn_decrypted *")
         self._out = Frames(
             np.empty(_OUT_BYTES, np.uint8), np.empty(_OUT_FRAMES, np.uint32), np.empty(_OUT_FRAMES, np.uint32)
         )
         """Buffer of the latest encrypted batch."""
-        self._into = (
-            ffi.from_buffer("uint8_t[]", self._out.data),
-            _OUT_BYTES,
-            ffi.from_buffer("uint32_t[]", self._out.offsets),
-            ffi.from_buffer("uint32_t[]", self._out.lengths),
-        )
+        self.c: Any = ffi.new("sn_secure_channel *")
+        """What C works with."""
+        self.c.cipher = self._cipher
+        self.c.out, self.c.offsets, self.c.lengths = self._out.arrays
+        self.c.size, self.c.frames = _OUT_BYTES, _OUT_FRAMES
+        self._batch = batch = self.c.batch
+        batch.data, batch.offsets, batch.lengths = received.memory
+        batch.sources, batch.received = received.sources, received.found
+        self._peers: Sequence[LinkPeer] = ()
+        """In C's order."""
+        self._listed: tuple[Any, Any, list[_State]] | None = None
+        """What C knows the peers by, kept for it."""
         self.counted = SecureCounters()
         self._released: list[tuple[LinkPeer, Frames]] = []
         """Frames that waited for a session which now exists."""
@@ -143,10 +153,20 @@ class SecureChannel:
             state = self._states[peer] = _State(keys, Handshake(keys, self._vni, self._random_bytes))
         return state
 
+    def use(self, peers: Sequence[LinkPeer], keys: Any) -> None:
+        """Have C find these peers by these keys (ForwardingTable.sorted_peers)."""
+        if self._listed is not None and self._listed[0] is keys:
+            return
+        states = [self._state_of(peer) for peer in peers]
+        listed = ffi.new("sn_secure_peer *[]", [state.handshake.c for state in states])
+        self.c.keys, self.c.peers, self.c.peer_count = keys, listed, len(peers)
+        self._peers, self._listed = peers, (keys, listed, states)
+
     def forget(self, peer: LinkPeer) -> None:
         """End a peer's sessions and drop the frames that wait for one: the peer has left its address."""
         state = self._states.pop(peer, None)
         if state is not None:
+            state.handshake.end()
             self._drop_waiting(state)
         self._active_handshakes.discard(peer)
 
@@ -176,7 +196,8 @@ class SecureChannel:
     def _encrypt(self, session: SecureSession, frames: Frames) -> int:
         """Encrypt as many frames as fit; 0 if the session's counter is exhausted."""
         most = min(len(frames), _OUT_FRAMES)
-        count: int = lib.sn_encrypt(self._cipher, session.encryptor, *frames.arrays, most, *self._into)
+        into = (self.c.out, _OUT_BYTES, self.c.offsets, self.c.lengths)
+        count: int = lib.sn_encrypt(self._cipher, session.encryptor, *frames.arrays, most, *into)
         return count
 
     def _queue_frames(self, state: _State, frames: Frames) -> None:
@@ -225,50 +246,28 @@ class SecureChannel:
 
     # --- ingress
 
-    def decrypt(self, peer: LinkPeer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
-        """Decrypt `count` listed datagrams of a peer in place, from `first` on, and return the number of frames.
+    def open(self, now: float) -> Iterator[None]:
+        """Open the batch that was received, in place. Yields where it pauses, to be continued after `examine`."""
+        lib.sn_secure_begin(self.c)
+        while lib.sn_secure_open(self.c, now):
+            yield
 
-        Counts what it drops, and answers hellos.
-
-        Parameters
-        ----------
-        peer : LinkPeer
-            Their sender.
-        listed : tuple
-            The batch's data, offsets and lengths, for C.
-        first, count : int
-            The datagrams to decrypt.
-        at : int
-            Where to list the frames; at most `first`.
-        now : float
-            Time in seconds.
-        """
-        state, found = self._state_of(peer), self._found
-        data, offsets, lengths = listed
-        end, frames = first + count, 0
-        while first < end:
-            sessions = state.handshake.opening(now)
-            decryptors = [session.decryptor for session in sessions]
-            where = data, offsets + first, lengths + first, end - first
-            into = offsets + at + frames, lengths + at + frames
-            done: int = lib.sn_decrypt(
-                self._cipher, state.keys.hello_in, decryptors, len(decryptors), *where, *into, found
-            )
-            frames += found.frames
-            first += done
-            for index, session in enumerate(sessions):
-                if not session.settled and found.by[index]:
-                    state.handshake.settle(session)
-                    self._start_hello(peer, state, None)
-            if found.frames < done:
-                self._count_dropped(peer, state, now)
-            if first < end:
-                self._on_hello(peer, state, bytes(ffi.buffer(data + offsets[first], lengths[first])), now)
-                first += 1
-        return frames
+    def examine(self, now: float) -> None:
+        """Look at the opening of a batch, which has paused: count what was dropped, and answer a hello."""
+        opening = self.c.opening
+        peer = self._peers[self._batch.sources[opening.source].peer]
+        state = self._state_of(peer)
+        for session in state.handshake.sessions:
+            if session.c == opening.shown:
+                state.handshake.settle(session)
+                self._start_hello(peer, state, None)
+        self._count_dropped(peer, state, now)
+        if opening.at_hello:
+            hello = self._batch.data + opening.hello
+            self._on_hello(peer, state, bytes(ffi.buffer(hello, lib.SN_HELLO_LENGTH)), now)
 
     def _count_dropped(self, peer: LinkPeer, state: _State, now: float) -> None:
-        found, counted = self._found, self.counted
+        found, counted = self.c.opening.found, self.counted
         counted.dropped_malformed += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
@@ -282,7 +281,7 @@ class SecureChannel:
             self._log.report(("plaintext", peer), text, now, found.plaintext)
         if found.unknown:
             counted.dropped_no_session += found.unknown
-            if not any(session.settled for session in state.handshake.sessions):
+            if not any(session.settled for session in state.handshake.opening(now)):
                 self._start_hello(peer, state, state.handshake.start(now))
 
     @staticmethod

@@ -47,26 +47,31 @@ class SecureSession:
     ) -> None:
         out, back = keys
         self.ours, self.theirs = ours, theirs
-        self.settled = settled
-        """Whether the peer is known to have the session."""
         self.made_at = now
         self._contexts = libcrypto.encrypting(out.key), libcrypto.decrypting(back.key)
-        # A session is identified by the first bytes of its receiver's share.
-        self.encryptor: Any = ffi.new(
-            "sn_encryptor *",
+        self.c: Any = ffi.new(
+            "sn_session *",
             {
-                "context": self._contexts[0],
-                "nonce": out.nonce,
-                "header": _header(vni, theirs),
-                "limit": LIMIT_FRAMES,
+                "rekey_at": now + REKEY_S,
+                "rekey_counter": REKEY_FRAMES,
+                "expires_at": now + EXPIRE_S,
+                "settled": settled,
             },
         )
-        self.decryptor: Any = ffi.new(
-            "sn_decryptor *", {"context": self._contexts[1], "nonce": back.nonce, "header": _header(vni, ours)}
-        )
+        self.encryptor, self.decryptor = ffi.addressof(self.c, "encryptor"), ffi.addressof(self.c, "decryptor")
+        # A session is identified by the first bytes of its receiver's share.
+        self.encryptor.context, self.decryptor.context = self._contexts
+        self.encryptor.nonce, self.decryptor.nonce = out.nonce, back.nonce
+        self.encryptor.header, self.decryptor.header = _header(vni, theirs), _header(vni, ours)
+        self.encryptor.limit = LIMIT_FRAMES
+
+    @property
+    def settled(self) -> bool:
+        """Whether the peer is known to have the session."""
+        return bool(self.c.settled)
 
     def needs_rekey(self, now: float) -> bool:
-        return now - self.made_at >= REKEY_S or self.encryptor.counter >= REKEY_FRAMES
+        return bool(lib.sn_session_needs_rekey(self.c, now))
 
 
 def _header(vni: int, share: bytes) -> bytes:
@@ -87,25 +92,36 @@ class Handshake:
         self._tries = 0
         self.sessions: list[SecureSession] = []
         """The newest, and the newest settled one before it."""
+        self.c: Any = ffi.new("sn_secure_peer *", {"hello_key": keys.hello_in})
+        """What C knows of them."""
         self.due: float | None = None
         """When to repeat the hello (`advance`)."""
 
     def sending(self, now: float) -> SecureSession | None:
         """Return the session to encrypt with: the newest settled one, else the newest."""
         sessions = self.opening(now)
-        if not sessions or sessions[0].settled:
-            return sessions[0] if sessions else None
-        return next((session for session in sessions if session.settled), sessions[0])
+        chosen = lib.sn_sending_session(self.c, now)
+        return next((session for session in sessions if session.c == chosen), None)
 
     def opening(self, now: float) -> list[SecureSession]:
         """Return the sessions in use. Expired ones are removed."""
-        if self.sessions and now - self.sessions[-1].made_at >= EXPIRE_S:
-            self.sessions = [session for session in self.sessions if now - session.made_at < EXPIRE_S]
+        if self.sessions and now >= self.sessions[-1].c.expires_at:
+            self._use([session for session in self.sessions if now < session.c.expires_at])
         return self.sessions
+
+    def _use(self, sessions: list[SecureSession]) -> None:
+        self.sessions = sessions
+        self.c.session_count = len(sessions)
+        for index, session in enumerate(sessions):
+            self.c.sessions[index] = session.c
 
     def forget(self, session: SecureSession) -> None:
         """Remove a session that has reached LIMIT_FRAMES."""
-        self.sessions = [other for other in self.sessions if other is not session]
+        self._use([other for other in self.sessions if other is not session])
+
+    def end(self) -> None:
+        """Remove all sessions."""
+        self._use([])
 
     def start(self, now: float) -> SecureHello | None:
         """Ask for a new session. Returns the hello to send, or None if one is outstanding."""
@@ -125,7 +141,7 @@ class Handshake:
         self.due = now + min(MAX_RETRY_S, RETRY_S * 2**self._tries)
         self._tries += 1
         if self._tries > TRIES_TO_SETTLE and self.sessions and not self.sessions[0].settled:
-            del self.sessions[0]
+            self._use(self.sessions[1:])
         return self._ask()
 
     def _ask(self) -> SecureHello:
@@ -169,7 +185,7 @@ class Handshake:
         keys = self._keys.of_session(agreed, offer, hello.share)
         session = SecureSession(self._vni, offer, hello.share, keys, hello.settled, now)
         before = [other for other in self.sessions if other.settled]
-        self.sessions = [session, *before[:1]]
+        self._use([session, *before[:1]])
         self._tries = 1
         self.due = None if session.settled else now + RETRY_S
         if session.settled and not hello.asks:
@@ -179,6 +195,6 @@ class Handshake:
     def settle(self, session: SecureSession) -> None:
         """Mark a session as known to the peer."""
         if not session.settled:
-            session.settled = True
+            session.c.settled = True
             if session is self.sessions[0]:
                 self.due = None

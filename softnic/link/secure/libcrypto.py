@@ -1,4 +1,4 @@
-"""AES-256-GCM and HMAC of OpenSSL's libcrypto, for the C that encrypts every frame (native/aead.c).
+"""AES-256-GCM and HMAC of OpenSSL's libcrypto, for the C that encrypts every frame (native/nic/aead.c).
 
 The library is the one that Python's own ssl module uses where that is a shared library; version 1.1.1 or later.
 """

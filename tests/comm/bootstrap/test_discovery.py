@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bootstrap import StoreLocation, from_environment, host_address, locate_store
-from tests.facades.comm import LaunchError
+from softnic.comm.bootstrap import host_address
+from softnic.comm.bootstrap.discovery import StoreLocation, locate_store
+from softnic.comm.bootstrap.launch import from_environment
+from softnic.comm.errors import LaunchError
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500"}
 TORCHRUN |= {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}

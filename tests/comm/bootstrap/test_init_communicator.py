@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 import pytest
 
 from softnic import Cluster
+from softnic.comm.errors import CommError, LaunchError
+from softnic.comm.transport import Transport
+from softnic.mpi.communicator import Communicator, init_communicator
 from tests.comm.engine_nics import EngineNics
-from tests.comm.test_cluster import Job
-from tests.facades.bootstrap import init_communicator
-from tests.facades.comm import CommError, Communicator, LaunchError, Transport
+from tests.mpi.test_cluster import Job
 
 
 class LocalStore:
@@ -125,7 +127,7 @@ def test_processes_with_nics_connect_through_a_store_of_files(tmp_path: Any) -> 
     """Two NICs, a store that is a directory, and a compressed reduction that the NICs execute."""
     program = f"""
 import pathlib, time
-from tests.facades.bootstrap import init_communicator
+from softnic.mpi.communicator import init_communicator
 class Files:
     def set(self, key, value):
         path = pathlib.Path({str(tmp_path)!r}) / key.replace("/", "-")
@@ -145,3 +147,15 @@ tell(crc=zlib.crc32(data.tobytes()), where=comm.launch.addresses[rank][0])
         results = [job.line(rank) for rank in range(2)]
     assert results[0]["crc"] == results[1]["crc"]
     assert [each["where"] for each in results] == ["10.77.0.1", "10.77.0.2"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [["127.0.0.1", 10**9], ["127.0.0.1", 0], ["127.0.0.1", "5"], [[], 5], ["\0", 5], ["127.0.0.1"], [None, 5]],
+)
+def test_an_address_that_is_none_is_an_error_of_the_rank_that_wrote_it(address: list[Any]) -> None:
+    store = LocalStore()
+    store.set("softnic/world/rank/0", json.dumps({"address": address}))
+    with pytest.raises(CommError, match="the store has no valid address of rank 0") as caught:
+        init_communicator(store, 1, 2, name="world", transport=loopback())
+    assert caught.value.rank == 0

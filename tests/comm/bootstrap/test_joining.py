@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from softnic import Cluster
 from tests.comm.bootstrap.test_nic_launcher import as_torchrun, clean
-from tests.comm.test_cluster import ROOT
+from tests.mpi.test_cluster import ROOT
 
 TIMEOUT_S = 1.0
 LIMIT_S = 60.0
@@ -115,6 +116,17 @@ def test_a_rank_that_exits_without_a_call_is_named(environments: list[dict[str, 
         "has no valid entry of rank 1",
     )
     assert any(text in result["error"] for text in errors)
+
+
+def test_rank_0_says_that_it_refused_connections_to_its_store() -> None:
+    run = f"{os.getpid()}-refused"
+    ranks = [Rank(BARRIER, {**as_torchrun(rank, 2, run), "SOFTNIC_JOB_SECRET": str(rank)}) for rank in range(2)]
+    try:
+        errors = [rank.result()["error"] for rank in ranks]
+    finally:
+        kill(*ranks)
+    assert "SOFTNIC_JOB_SECRET differs there" in errors[1]
+    assert re.search(r"connections to the store that rank 0 refused, of strangers or of other jobs: \d+$", errors[0])
 
 
 def test_a_rank_that_joins_and_leaves_without_a_call(cluster: Cluster) -> None:

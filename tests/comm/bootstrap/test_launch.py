@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bootstrap import LAUNCHERS, Launcher, from_environment
-from tests.facades.comm import LaunchError
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launcher, from_environment
+from softnic.comm.errors import LaunchError
 
 
 def test_a_process_without_a_launcher_is_the_only_rank() -> None:

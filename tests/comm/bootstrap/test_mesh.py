@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import socket as stdlib
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from softnic.comm import messages
+from softnic.comm.bootstrap.launch import Launch
+from softnic.comm.bootstrap.mesh import SPARE_CONNECTIONS as MESH_SPARE_CONNECTIONS
+from softnic.comm.bootstrap.mesh import MeshBuilder
+from softnic.comm.errors import CommError
+from softnic.comm.transport import Transport
+from softnic.mpi.communicator import Communicator
+from softnic.mpi.state import CommunicatorState
 from tests.comm.engine_nics import EngineNics
-from tests.comm.ranks import listeners, run
-from tests.facades.bootstrap import Launch
-from tests.facades.comm import CommError, Communicator, CommunicatorState, messages
+from tests.mpi.ranks import listeners, run
 
 
 def start_rank(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseException]) -> threading.Thread:
@@ -128,6 +135,63 @@ def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> 
         assert text in str(errors[0])
 
 
+@pytest.mark.parametrize("hello", [(2, 1, 0, 0), (3, 1, 0, 0), (2, 1, 5, 0), (2, 1, 0, 9)])
+@pytest.mark.parametrize("proof", [b"", b"p" * 32])
+def test_who_has_no_secret_of_the_job_does_not_end_it(hello: tuple[int, int, int, int], proof: bytes) -> None:
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    with stdlib.create_connection(addresses[0]) as stranger:  # first in the queue
+        stranger.sendall(messages.pack(messages.Hello(messages.VERSION, *hello, proof)))
+        errors: dict[int, BaseException] = {}
+        launches = [Launch(rank, addresses, "test", 20, secret=b"of the job") for rank in range(2)]
+        finish([start_rank(each, opened[each.rank], errors) for each in launches])
+        assert not errors
+        stranger.settimeout(60)
+        answer = stranger.recv(100)
+        assert answer == messages.pack(messages.Hello(messages.VERSION, 2, 0, hello[1], hello[3], b"-"))
+
+
+def test_the_oldest_silent_stranger_makes_room() -> None:
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    errors: dict[int, BaseException] = {}
+    first = start_rank(Launch(0, addresses, "test", 60), opened[0], errors)
+    strangers = []
+    for _ in range(MESH_SPARE_CONNECTIONS + 2 * messages.CHANNELS + 1):
+        strangers.append(stdlib.create_connection(addresses[0]))
+    strangers[0].settimeout(60)
+    assert strangers[0].recv(1) == b"", "while the other rank is still missing"
+    finish([first, start_rank(Launch(1, addresses, "test", 60), opened[1], errors)])
+    assert not errors
+    for each in strangers:
+        each.close()
+
+
+@pytest.mark.parametrize("secrets", [(b"a", b"b"), (b"", b"b"), (b"a", b"")])
+def test_ranks_with_different_secrets_say_so(secrets: tuple[bytes, bytes]) -> None:
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    errors: dict[int, BaseException] = {}
+    launches = [Launch(rank, addresses, "test", 0.5, secret=secrets[rank]) for rank in range(2)]
+    finish([start_rank(each, opened[each.rank], errors) for each in launches])
+    assert "SOFTNIC_JOB_SECRET of rank 0 at 127.0.0.1" in str(errors[1])
+    assert "a connection of rank 1 was refused: it has not this rank's SOFTNIC_JOB_SECRET" in str(errors[0])
+
+
+def test_another_version_is_told_ours() -> None:
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    opened[1].close()
+    with stdlib.create_connection(addresses[0]) as other:
+        other.sendall(messages.pack(messages.Hello(messages.VERSION + 1, 2, 1, 0, 0)))
+        errors: dict[int, BaseException] = {}
+        finish([start_rank(Launch(0, addresses, "test", 0.4), opened[0], errors)])
+        other.settimeout(60)
+        assert other.recv(100) == messages.pack(messages.Hello(messages.VERSION, 2, 0, 1, 0, b"-"))
+    speaks = f"it speaks version {messages.VERSION + 1} of the protocol, this rank {messages.VERSION}"
+    assert f"a connection of rank 1 was refused: {speaks}" in str(errors[0])
+
+
 def test_two_processes_with_one_rank_are_an_error() -> None:
     """Rank 0 fails with the reason."""
     opened = listeners(2)
@@ -201,3 +265,46 @@ def test_a_rank_that_fails_sends_the_reason_to_connected_ranks() -> None:
     finish(threads)
     assert "Barrier on rank 0: rank 2 says: rank 2 at 127.0.0.1" in str(errors[0])
     assert "did not meet rank 1 within 0.4 s" in str(errors[0])
+
+
+def test_what_the_nic_drops_while_a_rank_is_missing_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only what grows while the rank waits, each reason once."""
+
+    class Counted(Transport):
+        asked = 0
+
+        def nic_counters(self) -> dict[str, int]:
+            Counted.asked += 1
+            return {"link_dropped_wrong_key": 7 * Counted.asked, "link_dropped_plaintext": 5, "frames": Counted.asked}
+
+    monkeypatch.setattr("softnic.comm.bootstrap.mesh._ASK_NIC_S", 0.02)
+    (listener,) = listeners(1)
+    launch = Launch(0, (listener.getsockname(), ("127.0.0.1", 1)), "test", 0.4)
+    with pytest.raises(CommError) as caught:
+        MeshBuilder(launch, Counted(stdlib), listener).run()
+    reason = "its NIC: it drops the datagrams of a NIC that has another key, see softnic stat"
+    assert str(caught.value).endswith(f"did not meet rank 1 within 0.4 s ({reason})")
+    assert caplog.messages == [f"rank 0 waits for rank 1; {reason}"]
+    assert Counted.asked > 2
+
+
+def test_strangers_do_not_take_the_places_of_ranks() -> None:
+    """Of connections that say nothing, 64 are kept beyond those of the ranks: the oldest make room."""
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    errors: dict[int, BaseException] = {}
+    first = start_rank(Launch(0, addresses, "test", 20), opened[0], errors)
+    most = 64 + messages.CHANNELS * 2
+    with ExitStack() as stack:
+        strangers = [stack.enter_context(stdlib.create_connection(addresses[0], 20)) for _ in range(most + 2)]
+        for dropped in strangers[:2]:
+            dropped.settimeout(20)
+            assert dropped.recv(1) == b""
+        for kept in strangers[2:]:
+            kept.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                kept.recv(1)
+        finish([first, start_rank(Launch(1, addresses, "test", 20), opened[1], errors)])
+    assert not errors

@@ -15,30 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from softnic.cluster.netns_lab.host import NetnsHost, join
+from softnic.comm.bootstrap import host_address, nic_launcher
+from softnic.comm.bootstrap.host_address import Wire
+from softnic.comm.bootstrap.store_exchange import StoreExchange
+from softnic.comm.errors import CommError
+from softnic.link.secure import channel as secure_channel
+from softnic.mpi.communicator import Communicator, init_communicator
 from tests import needs
 from tests.comm.bootstrap.test_init_communicator import LocalStore, run_ranks
-from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.daemon.nics import TOLD_S
-from tests.facades.bootstrap import (
-    Wire,
-    drop_unused_nics,
-    host_address,
-    init_communicator,
-    nic_launcher,
-    shared_nics,
-    use_shared_nics,
-)
-from tests.facades.comm import CommError, Communicator
-from tests.facades.netns_lab import NetnsHost, join
-from tests.facades.secure import secure_channel
+from tests.mpi.test_cluster import PRELUDE, ROOT
 
 WAIT_S = 60.0
 ASK = """
-from tests.facades.bootstrap import shared_nics
-from tests.facades.ipc import Client
+from softnic.comm.bootstrap import nic_launcher
+from softnic.ipc.client import Client
 def nic():
     "Return the control socket of this rank's NIC and its process id."
-    path = shared_nics()[0].path
+    path = nic_launcher._nics[0].path
     return {"path": path, "pid": Client(path).info().pid}
 """
 EXCHANGE = """
@@ -201,7 +196,7 @@ def no_nic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     yield
     nic_launcher.release_all()
-    assert not shared_nics()
+    assert not nic_launcher._nics
 
 
 def sum_of_ranks(comm: Communicator) -> int:
@@ -219,9 +214,9 @@ def test_a_nic_in_use_is_shared_by_later_communicators() -> None:
 
     world = connect("world")
     assert run_ranks(2, lambda rank: sum_of_ranks(world[rank])) == [3, 3]
-    [first] = {nic.path for nic in shared_nics()}
+    [first] = {nic.path for nic in nic_launcher._nics}
     part = connect("part")
-    assert {nic.path for nic in shared_nics()} == {first}
+    assert {nic.path for nic in nic_launcher._nics} == {first}
     for comm in world:
         comm.Free()
     assert run_ranks(2, lambda rank: sum_of_ranks(part[rank])) == [3, 3]
@@ -229,7 +224,7 @@ def test_a_nic_in_use_is_shared_by_later_communicators() -> None:
         comm.Free()
     again = connect("again")
     assert run_ranks(2, lambda rank: sum_of_ranks(again[rank])) == [3, 3]
-    assert first not in {nic.path for nic in shared_nics()}
+    assert first not in {nic.path for nic in nic_launcher._nics}
     assert not Path(first).exists()
     for comm in again:
         comm.Free()
@@ -243,22 +238,22 @@ def test_concurrent_releases_of_a_nic_release_it_once(monkeypatch: pytest.Monkey
         def release(self, wait_s: float) -> bool:
             released.append(self.path)
             if len(released) == 1:
-                drop_unused_nics()
+                nic_launcher._release_unused()
             return super().release(wait_s)
 
-    use_shared_nics(monkeypatch, [Unused("one", "/one.sock")])
-    drop_unused_nics()
+    monkeypatch.setattr(nic_launcher, "_nics", [Unused("one", "/one.sock")])
+    nic_launcher._release_unused()
     assert released == ["/one.sock"]
-    assert not shared_nics()
+    assert not nic_launcher._nics
 
 
 def test_a_reserved_nic_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several threads of a process may connect at once, as for COMM_WORLD and for torch."""
     nic = nic_launcher.NicReference("one", "/one.sock")
     nic.reserved = True
-    use_shared_nics(monkeypatch, [nic])
-    drop_unused_nics()
-    assert shared_nics() == [nic]
+    monkeypatch.setattr(nic_launcher, "_nics", [nic])
+    nic_launcher._release_unused()
+    assert nic_launcher._nics == [nic]
 
     class User:
         ended = False
@@ -267,8 +262,8 @@ def test_a_reserved_nic_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     nic.use(user)
     assert nic.in_use
     user.ended = True
-    drop_unused_nics()
-    assert not shared_nics()
+    nic_launcher._release_unused()
+    assert not nic_launcher._nics
 
 
 @pytest.mark.usefixtures("no_nic")
@@ -342,3 +337,12 @@ def test_two_hosts_with_two_ranks_each() -> None:
     assert [each["where"] for each in results] == ["10.77.0.1", "10.77.0.1", "10.77.0.2", "10.77.0.2"]
     assert results[0]["pid"] == results[1]["pid"] != results[2]["pid"] == results[3]["pid"]
     assert {each["found"] for each in results} == {f"SOFTNIC_STORE={store}"}
+
+
+@pytest.mark.parametrize("lock", ["/nonexistent", "\0", "\ud800"])
+def test_a_nic_whose_lock_is_no_file_is_gone(lock: str) -> None:
+    store = LocalStore()
+    store.set("softnic/world/host/0", json.dumps({"host": host_address.identity(), "mtu": 1500, "nics": []}))
+    store.set("softnic/world/here/0", json.dumps({"path": "/nowhere", "lock": lock, "name": "a"}))
+    with pytest.raises(CommError, match="the NIC that rank 0 started is gone"):
+        nic_launcher.acquire(StoreExchange(store, "world"), 1, 2, {})

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 
-from tests.comm.test_cluster import ROOT
-from tests.facades.comm import Presence
+from softnic.comm.bootstrap.presence import Presence
+from tests.mpi.test_cluster import ROOT
 
 
 class Job:
@@ -76,7 +76,7 @@ def test_each_step_restarts_the_timeout() -> None:
 
 SCAN = """
 import json, sys
-from tests.facades.comm import local_ranks
+from softnic.comm.bootstrap.presence import local_ranks
 processes = local_ranks("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
 for line in sys.stdin:
     print(json.dumps([processes is not None, sorted(processes() if processes else [])]), flush=True)

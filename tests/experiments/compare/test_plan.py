@@ -13,22 +13,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from softnic.experiments import methods, torch_models
+from softnic.experiments.compare import plan, report, summary
+from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
+from softnic.experiments.compare.results import TrainingResult, TrainingResults
+from softnic.experiments.compare.run import Comparison, FailedTraining
+from softnic.experiments.compare.training import Evaluation
 from tests import needs
-from tests.facades.compare import (
-    Comparison,
-    ComparisonPlan,
-    Evaluation,
-    FailedTraining,
-    Training,
-    TrainingJob,
-    TrainingResult,
-    TrainingResults,
-    methods,
-    plan,
-    report,
-    summary,
-    torch_models,
-)
 
 LINK = {"rate": "1gbit"}
 TRAINING = Training(batch=4, steps=10, rate=0.5, looks=4)

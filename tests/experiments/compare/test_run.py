@@ -11,10 +11,11 @@ from tests import needs
 
 torch = needs.module("torch")
 
+from softnic.experiments.compare import run as runs  # noqa: E402
+from softnic.experiments.compare.plan import ComparisonPlan, Training  # noqa: E402
+from softnic.experiments.compare.results import TrainingResults  # noqa: E402
 from tests.experiments.compare.trainings import TEXT  # noqa: E402
 from tests.experiments.test_torch_models import SIZES  # noqa: E402
-from tests.facades.compare import ComparisonPlan, Training, TrainingResults  # noqa: E402
-from tests.facades.compare import run as runs  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from softnic.experiments.compare import advice, link_report, page, plan, summary
+from softnic.experiments.compare.results import TrainingResult
+from softnic.experiments.compare.training import Evaluation
 from tests import needs
-from tests.facades.compare import Evaluation, TrainingResult, advice, link_report, page, plan, summary
 
 
 def training(
@@ -42,7 +43,8 @@ SMALL = training("rht:4", (0.5, 0.9), 2.0, 10_000_000)
 WORSE = training("scalecom:0.01", (0.5, 0.8), 1.0, 1_000_000)
 LOST = training("powersgd:1", (0.5, math.nan), 1.0, 1_000_000)
 ALL = [EXACT, FP16, SMALL, WORSE, LOST]
-MODEL = advice.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, 5.0, summary.summaries(ALL, "hdc"))
+MODEL = summary.ModelSummary("hdc", "mnist", 1_000_000, 0.01, 4, 25, 20, 5.0, summary.summaries(ALL, "hdc"))
+COMPARED = advice.compared(MODEL)
 
 
 CURVE = MODEL.of("rht:4").curves[0]
@@ -110,12 +112,12 @@ def test_a_diverged_training_has_no_score_and_is_not_chosen() -> None:
     lost = MODEL.of("powersgd:1")
     assert (lost.score, lost.change, lost.to_score) == (None, None, None)
     for rate in (1e7, 1e10):
-        assert {choice.method.method for choice in advice.advise(MODEL, rate).choices} == {"exact", "fp16", "rht:4"}
+        assert {choice.method.method for choice in advice.advise(COMPARED, rate).choices} == {"exact", "fp16", "rht:4"}
 
 
 @pytest.mark.parametrize(("rate", "best", "share"), [(1e8, "rht:4", 0.86), (1e10, "fp16", 0.06)])
 def test_the_soonest_method_is_advised(rate: float, best: str, share: float) -> None:
-    given = advice.advise(MODEL, rate)
+    given = advice.advise(COMPARED, rate)
     assert given.best.method.method == best
     assert given.peer is not None
     assert given.ours is not None
@@ -126,9 +128,8 @@ def test_the_soonest_method_is_advised(rate: float, best: str, share: float) -> 
 def test_methods_are_compared_by_the_seeds_that_they_have_in_common() -> None:
     slow = training("fp16", (0.5, 0.9), 9.0, 40_000_000, seed=8)
     found = summary.summaries([*ALL, replace(EXACT, seed=8), slow], "hdc")
-    given = advice.advise(replace(MODEL, methods=found), 1e10)
-    assert given.peer is not None
-    assert given.peer.method.seeds == (7,)
+    given = advice.advise(advice.compared(replace(MODEL, methods=found)), 1e10)
+    assert given.model.seeds == [7]
     assert given.best.method.method == "fp16"
     rows = {row.method: row for row in link_report.rows(found, ("10gbit",))}
     times = rows["rht:4"].times_peer["10gbit"]
@@ -137,47 +138,62 @@ def test_methods_are_compared_by_the_seeds_that_they_have_in_common() -> None:
     assert rows["fp16"].seconds["10gbit"] == pytest.approx(1.9875 * (5.0 + 0.032))  # evaluations until 0.895
     assert found[0].only({9}) is None
     apart = [found[0], found[1].only({8}), found[2]]
-    alone = advice.advise(replace(MODEL, methods=[each for each in apart if each is not None]), 1e10)
-    assert {choice.method.method for choice in alone.choices} == {"exact", "rht:4"}
+    alone = advice.compared(replace(MODEL, methods=[each for each in apart if each is not None]))
+    assert {each.method for each in alone.methods} == {"exact", "rht:4"}
 
 
 def test_advice_says_why_and_where_softnic_loses() -> None:
-    slow, fast = (" ".join(advice.text(advice.advise(MODEL, rate))) for rate in (1e8, 1e10))
-    assert slow.startswith("hdc over 100 Mbit/s: take rht:4 - 5.6 s (1 seed) until the exact training's accuracy")
+    slow, fast = (" ".join(advice.text(advice.advise(COMPARED, rate))) for rate in (1e8, 1e10))
+    assert slow.startswith("hdc over 100 Mbit/s: rht:4 is soonest - 5.6 s (1 seed) until the exact training's accuracy")
     assert "1.50 times as soon as fp16" in slow
     assert "the link is the limit: it takes 86 % of an exact step" in slow
     assert "sends 8.0 times fewer bytes than exact" in slow
     assert "at the end: 90.00 %, +0.00 points against exact" in slow
-    assert "hdc over 10 Gbit/s: take fp16" in fast
+    assert "hdc over 10 Gbit/s: fp16 is soonest" in fast
     assert "softnic's best here, rht:4, takes 1.95 times as long" in fast
     assert "the hosts are the limit: the link takes 6 %" in fast
+    assert "rht:4, the codec to begin with for any model: " in fast
+    assert fast.endswith("1.95 times as long")
+    assert "to begin with" not in slow
 
 
 def test_summaries_survive_json(tmp_path: Path) -> None:
     path = tmp_path / "advice.json"
-    path.write_text(json.dumps(advice.content([MODEL])))
-    assert advice.load(path) == [MODEL]
+    path.write_text(advice.content([COMPARED, COMPARED]))
+    assert advice.load(path) == [COMPARED, COMPARED]
+    methods = [line for line in path.read_text().splitlines() if '"method":' in line]
+    assert len(methods) == 2 * len(ALL), "a line for each"
     path.write_text("{}")
     with pytest.raises(advice.AdviceError, match="has no summaries"):
         advice.load(path)
 
 
 def test_the_nearest_model_is_scaled_to_the_size_asked_for() -> None:
-    slow = replace(MODEL, model="slow", compute_s=1.0)
-    large = replace(MODEL, model="large", parameters=100_000_000)
-    models = [MODEL, slow, large]
+    slow = replace(COMPARED, model="slow", compute_s=1.0)
+    large = replace(COMPARED, model="large", parameters=100_000_000)
+    models = [COMPARED, slow, large]
     assert advice.nearest(models, 50_000_000, None).model == "large"
     assert advice.nearest(models, 2_000_000, 2.0).model == "slow"
     assert advice.nearest(models, 2_000_000, 0.02).model == "hdc"
     with pytest.raises(advice.AdviceError, match="no results of any model"):
         advice.nearest([], 1, None)
-    scaled = advice.scaled(MODEL, 2_000_000, 0.05).of("rht:4")
-    cost = scaled.curves[0].costs[-1]
+    scaled = advice.scaled(COMPARED, 2_000_000, 0.05).of("rht:4")
+    cost = scaled.whole
     # Of 4 s for 20 steps, 0.2 are computation.
     assert (cost.steps, cost.host_s, cost.link_bytes) == pytest.approx((20, 2 * 3.8 + 20 * 0.05, 40_000_000))
-    assert scaled.to_score is not None
+    reached = scaled.to_score
+    assert reached is not None
+    part = 10 + 10 * (0.895 - 0.5) / (0.9 - 0.5)
+    assert (reached.steps, reached.host_s) == pytest.approx((part, 2 * part * 0.19 + part * 0.05))
     with pytest.raises(advice.AdviceError, match=r"no results of vgg .*--parameters"):
         advice.find(models, "vgg")
+
+
+def test_hosts_that_computed_faster_than_the_exact_training_leave_the_exchange_no_less_than_no_time() -> None:
+    fast = replace(MODEL, compute_s=0.15, methods=MODEL.methods[:1] + MODEL.methods[2:3])  # 0.1 and 0.2 s a step
+    exact, small = (advice.scaled(advice.compared(fast), 2_000_000, 0.05).of(name) for name in ("exact", "rht:4"))
+    assert exact.whole.host_s == pytest.approx(20 * 0.05)
+    assert small.whole.host_s == pytest.approx(2 * 20 * (0.2 - 0.15) + 20 * 0.05)
 
 
 def test_the_table_compares_with_the_best_of_torchs_hooks() -> None:
@@ -210,8 +226,9 @@ def test_the_page_is_generated_from_the_published_results() -> None:
     text = (root / page.PAGE).read_text(encoding="utf-8")
     for name, made in page.regions(root / page.RESULTS).items():
         assert f"<!-- results: {name} -->\n\n{made.strip()}\n\n<!-- end -->" in text
-    comparable = filter(advice.is_comparable, page.summarised(root / page.RESULTS))
-    assert [each.model for each in advice.load(advice.PUBLISHED)] == [each.model for each in comparable]
+    compared = [advice.compared(each) for each in page.summarised(root / page.RESULTS) if each.is_comparable]
+    assert advice.PUBLISHED.read_text(encoding="utf-8") == advice.content(compared), "run `softnic compare --report`"
+    assert advice.PUBLISHED.stat().st_size < 60_000, "the package carries it"
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from tests.comm.groups import FakeNics  # noqa: E402
-from tests.comm.ranks import Ranks  # noqa: E402
-from tests.facades.comm import Communicator  # noqa: E402
-from tests.facades.compare import TorchHook, TorchReplica, torch_hooks  # noqa: E402
+from softnic.experiments import torch_hooks  # noqa: E402
+from softnic.experiments.torch_hooks import TorchHook  # noqa: E402
+from softnic.experiments.torch_replica import TorchReplica  # noqa: E402
+from softnic.mpi.communicator import Communicator  # noqa: E402
+from tests.mpi.groups import FakeNics  # noqa: E402
+from tests.mpi.ranks import Ranks  # noqa: E402
 
 SIDE = 1024
 """Of a weight matrix, whose factors have at least as many bytes as a compressed sum."""

@@ -12,9 +12,10 @@ from tests import needs
 
 torch = needs.module("torch")
 
+from softnic.experiments import torch_models  # noqa: E402
+from softnic.experiments.compare.training import Evaluation, Interval, RankTraining, Usage  # noqa: E402
+from softnic.experiments.data import batches  # noqa: E402
 from tests.experiments.compare.trainings import TEXT, TrainedRanks, images, job, new_replica  # noqa: E402
-from tests.facades.compare import Evaluation, Interval, RankTraining, Usage, torch_models  # noqa: E402
-from tests.facades.train import batches  # noqa: E402
 
 TOLERANCES = {
     "exact": 1e-6,

@@ -7,19 +7,12 @@ from collections.abc import Callable
 
 import torch
 
-from tests.comm.groups import FakeNics
-from tests.comm.ranks import communicators
-from tests.facades.compare import (
-    Evaluation,
-    RankSteps,
-    RankTraining,
-    TorchReplica,
-    Training,
-    TrainingJob,
-    Usage,
-    methods,
-    torch_models,
-)
+from softnic.experiments import methods, torch_models
+from softnic.experiments.compare.plan import Training, TrainingJob
+from softnic.experiments.compare.training import Evaluation, RankSteps, RankTraining, Usage
+from softnic.experiments.torch_replica import TorchReplica
+from tests.mpi.groups import FakeNics
+from tests.mpi.ranks import communicators
 
 TEXT = "What is trained here is not meant to be learned. " * 60
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.train import digits
+from softnic.experiments.data import digits
 
 LIMIT_S = 300.0
 

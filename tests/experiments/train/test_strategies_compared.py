@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bench import MeasurementError
-from tests.facades.train import KINDS, breakdowns, strategies_compared
+from softnic.experiments.strategies import KINDS
+from softnic.experiments.timeline import breakdowns
+from softnic.experiments.train import strategies_compared
+from softnic.measure.report import MeasurementError
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 from softnic import Cluster, codecs
-from tests.facades.gradients import packed, precision
-from tests.facades.train import DataSet, Floats, MomentumSgd, NicTraffic, batches, numpy_models, synthetic
+from softnic.experiments import numpy_models
+from softnic.experiments.data import DataSet, Floats, batches, synthetic
+from softnic.experiments.numpy_replica import MomentumSgd
+from softnic.experiments.traffic import NicTraffic
+from softnic.gradients.adt import packed
+from softnic.gradients.awp import precision
 
 WORKERS, STEPS, BATCH, SEED = 2, 6, 32, 5
 MODEL, RATE, MOMENTUM = "hdc", 0.01, 0.9

@@ -3,11 +3,12 @@
 
    Results lie within the program's space, and requests are text without control characters that is no longer than the
    library's own space for it. */
-#include "preload_control.c"
-#include "preload_json.c"
-#include "preload_names.c"
-#include "preload_options.c"
-#include "preload_tags.c"
+#include "preload/control.c"
+#include "preload/json.c"
+#include "preload/names.c"
+#include "preload/nic.c"
+#include "preload/options.c"
+#include "preload/tags.c"
 
 #include "fuzz.h"
 
@@ -71,11 +72,26 @@ int sp_result(int result)
 
 bool sp_stream_of(int fd, sp_stream *stream)
 {
-    *stream = (sp_stream){1, six};
+    *stream = (sp_stream){1, fd, six};
     return fd == FD;
 }
 
-bool sp_set_pending_size(int fd, int size)
+bool sp_may_inherit(void)
+{
+    return false;
+}
+
+void sp_share(int fd)
+{
+    close(fd);
+}
+
+int sp_inherit(void)
+{
+    return -1;
+}
+
+bool sp_set_wanted_size(int fd, int size)
 {
     (void)fd;
     return size & 1;
@@ -164,6 +180,16 @@ static void text(input *in, uint32_t call)
         CHECK(memchr(codec, 0, sizeof codec) && *codec);
     if (call == 1 && node_address(name, found))
         CHECK(memchr(found, 0, sizeof found));
+    if (call == 3) {
+        const uint32_t ip = port;
+        struct hostent entry = {0}, *result = NULL;
+        char *space = (char *)exactly(most);
+        int error;
+        if (!gethostbyaddr_r(&ip, sizeof ip, AF_INET, &entry, space, most, &result, &error) && most &&
+            node_name(&ip, (char[NI_MAXHOST]){0}))
+            CHECK(memchr(space, 0, most));
+        free(space);
+    }
     if (call == 2) {
         char *own = (char *)exactly(most);
         if (!gethostname(own, most) && replies.left && most && memchr(own, 0, most))
@@ -179,11 +205,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t call = take8(&in);
 
     six = take8(&in) & 1;
-    if (call % 9 < 2)
-        option(&in, call % 9);
-    else if (call % 9 < 6)
-        address(&in, call % 9 - 2);
+    if (call % 10 < 2)
+        option(&in, call % 10);
+    else if (call % 10 < 6)
+        address(&in, call % 10 - 2);
     else
-        text(&in, call % 9 - 6);
+        text(&in, call % 10 - 6);
     return 0;
 }

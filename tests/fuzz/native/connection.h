@@ -3,7 +3,7 @@
 #define SOFTNIC_FUZZ_CONNECTION_H
 #include <math.h>
 
-#include "flow_steps.h"
+#include "tcp/flow_steps.h"
 #include "fuzz.h"
 
 enum {
@@ -52,7 +52,7 @@ static inline void open_connection(sn_flow *flow, uint32_t options, uint8_t *mem
     flow->send_buffer.memory_address = (int64_t)(uintptr_t)memory;
     flow->send_buffer.memory_size = 2 * CAPACITY;
     flow->send_buffer.zerocopy_end = 1;
-    CHECK(sn_send_buffer_tag(&flow->send_buffer, 1, 0, 0, false, SN_BLOCK) == 0);
+    CHECK(sn_send_buffer_tag(&flow->send_buffer, 1, 0, 0, false, SN_BLOCK, false) == 0);
     sn_flow_advertise(flow);
 }
 

@@ -3,11 +3,11 @@
 
    Frames lie end to end and within their max_payload, pass the parser, say what they hold, and what they hold is the payload as
    far as it was taken: to the byte where it is plain, else its words as the codec leaves them. */
-#include "codecs.h"
-#include "frames.h"
+#include "codecs/codecs.h"
+#include "nic/frames.h"
 #include "fuzz.h"
-#include "headers.h"
-#include "packets.h"
+#include "nic/headers.h"
+#include "nic/packets.h"
 #include "words.h"
 
 enum { MOST_FRAMES = 80, TOS = 0x28, LONGEST_BLOCK = 4 * SN_LONGEST_BLOCK_WORDS };

@@ -3,7 +3,7 @@
 
    Every implementation must say the same of it, word for word; counting vectors and decoding by parts, too. What was
    decoded encodes again, and after one such round trip nothing changes any more (docs/FORMAT.md). */
-#include "codecs.h"
+#include "codecs/codecs.h"
 #include "fuzz.h"
 
 enum { MOST_WORDS = 511 };

@@ -10,7 +10,7 @@ ssize_t fuzzed_readv(int fd, const struct iovec *parts, int count);
 ssize_t fuzzed_writev(int fd, const struct iovec *parts, int count);
 #define readv fuzzed_readv
 #define writev fuzzed_writev
-#include "tap.c"
+#include "nic/tap.c"
 #undef readv
 #undef writev
 

@@ -4,14 +4,14 @@
 
    Whatever is asked for, nothing is written behind the room; every implementation writes the same; what was taken
    decodes to its round trip. What is fused works in small parts here, so that inputs reach over several. */
-#include "codecs.h"
-#include "combine.h"
+#include "codecs/codecs.h"
+#include "codecs/combine.h"
 #include "fuzz.h"
-#include "reduce.h"
+#include "codecs/reduce.h"
 
 enum { SMALL_PART_WORDS = 2 * SN_PART_WORDS, FULL = 640 };
 #define SN_COMBINE_WORDS SMALL_PART_WORDS
-#include "combine.c"
+#include "codecs/combine.c"
 #undef SN_COMBINE_WORDS
 
 typedef struct {
@@ -89,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         a.parameter = highest;
     a.first = 1 + take8(&in) % (uint32_t)sn_codec_block_words(a.codec);
     a.room = take16(&in) % 8192;
-    a.operation = (int)(take8(&in) % SN_OPERATIONS);
+    a.operation = (int)(take8(&in) % SN_ARITHMETIC);
     const uint32_t how = take8(&in);
     int simd = (int)(how % SN_SIMD_NUMBERS);
     size_t length;

@@ -5,7 +5,7 @@
    the scoreboard, the tag ranges; and what is to be sent lies within the peer's window and the bytes written. What the C
    refuses is done here as far as a peer has a say in it: SACK blocks, losses, retransmissions. */
 #include "connection.h"
-#include "headers.h"
+#include "nic/headers.h"
 
 enum {
     ACK_FLAG = 0x10,
@@ -72,7 +72,8 @@ static void receive(input *in)
     run.ts_value = (uint32_t)flow.timestamps.ts_recent + (extra & 4 ? take32(in) : 0);
     run.ts_echo = extra & 8 ? take32(in) : sn_timestamp(&flow, now) - 1;
     const sn_flow before = flow;
-    const uint32_t done = sn_flow_receive_run(&flow, &run, length, now);
+    const sn_segment segment = sn_segment_of(&run, length);
+    const uint32_t done = sn_flow_receives(&flow, &segment, now) ? sn_flow_receive(&flow, &segment, now) : 0;
     if (done) {
         CHECK(done & SN_DONE && position == before.receive.rcv_nxt);
         CHECK(run.ack - sn_number(flow.send.iss, before.send.snd_una) <= before.send.snd_nxt - before.send.snd_una);
@@ -206,7 +207,7 @@ static void tag(uint32_t number)
     sn_send_buffer *b = &flow.send_buffer;
     if (b->end >= sn_send_buffer_last_range(b)->start)
         CHECK(sn_send_buffer_tag(b, b->end + (number >> 4), number, 0x28, number & 1,
-                                 number & 2 ? SN_LONGEST_BLOCK : SN_BLOCK) == 0);
+                                 number & 2 ? SN_LONGEST_BLOCK : SN_BLOCK, number & 4) == 0);
 }
 
 /* Fields that change the path, each on and off again. */

@@ -4,11 +4,11 @@
 
    Runs cover the batch, frame by frame in order; what they say of payloads lies within the batch and adds up; restoring
    writes what was claimed, or less where a piece is malformed; a frame is judged the same alone and in company. */
-#include "checksum.h"
-#include "frames.h"
+#include "nic/checksum.h"
+#include "nic/frames.h"
 #include "fuzz.h"
-#include "headers.h"
-#include "packets.h"
+#include "nic/headers.h"
+#include "nic/packets.h"
 
 enum { MOST_FRAMES = 64, TOS = 0x28 };
 

@@ -3,10 +3,10 @@
    the bits above are the claim), bytes.
 
    What is restored is what the pieces before the first malformed one claim, in every implementation bit for bit. */
-#include "codecs.h"
-#include "frames.h"
+#include "codecs/codecs.h"
+#include "nic/frames.h"
 #include "fuzz.h"
-#include "packets.h"
+#include "nic/packets.h"
 #include "words.h"
 
 enum { MOST_PIECES = 16, MOST_ORIGINAL = 1 << 16 };

@@ -2,7 +2,7 @@
 
    Each member that the library asks for is looked up and read as every kind of value. Values must lie within the reply,
    and texts within their space. */
-#include "preload_json.c"
+#include "preload/json.c"
 
 #include "fuzz.h"
 

@@ -9,7 +9,7 @@
 
 int fuzzed_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, void *timeout);
 #define recvmmsg fuzzed_recvmmsg
-#include "batch_io.c"
+#include "nic/batch_io.c"
 #undef recvmmsg
 
 #include "fuzz.h"

@@ -16,22 +16,17 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
-from tests.facades.daemon import (
-    AT_ONCE,
-    Config,
-    Daemon,
-    Selector,
-    forget_ended_streams,
-    on_wire,
-    reply_to,
-    restart_numbers,
-    unreleased,
-    wire_of,
-)
-from tests.facades.ipc import control
-from tests.facades.link import Log
-from tests.facades.sim import MemoryLink, MemoryNetwork
+from softnic._native import ffi, lib
+from softnic.ipc import control
+from softnic.link.memory import MemoryLink, MemoryNetwork
+from softnic.link.rate_limited_log import Log
+from softnicd import pump
+from softnicd.config import Config
+from softnicd.daemon import Daemon
+from softnicd.selector import AT_ONCE, Selector
 
 IP = "10.77.0.1"
 REGION = 1 << 16
@@ -41,6 +36,21 @@ _TURN_S = 1e-3
 _LATER_S = 10_000.0
 
 
+def unreleased(daemon: Daemon) -> dict[str, int]:
+    """Return the number of each kind of resource that a daemon still holds for programs."""
+    held = {
+        "streams": len(daemon.streams.table.streams),
+        "streams by fd": len(daemon.streams.table.by_fd),
+        "lingering streams": len(daemon.streams.table._lingering),
+        "communicators": int(bool(daemon.offloaded)),
+        "regions": len(daemon.regions._memory),
+        "region bytes": daemon.regions.counters.region_bytes,
+        "connections": len(daemon.host.tcp.connections),
+        "connections with steps": sum(bool(each.steps) for each in daemon.host.tcp.connections),
+    }
+    return {kind: count for kind, count in held.items() if count}
+
+
 class _Nowhere(MemoryLink):
     """Stands for the wire: frames that leave are gone."""
 
@@ -48,7 +58,8 @@ class _Nowhere(MemoryLink):
         super().__init__(MemoryNetwork(), mtu, 1 << 30)
         self.readable: bool | None = None
         self.address = ("127.0.0.1", 0)
-        self.peer_count = 0
+        self.peer_count = self.path_changes = 0
+        self.encrypts = self.is_waiting = False
         self._eventfd = os.eventfd(0)
 
     def fileno(self) -> int:
@@ -56,6 +67,15 @@ class _Nowhere(MemoryLink):
 
     def add_peer(self, *_: object) -> None:
         self.peer_count += 1
+
+    def sorted_peers(self) -> tuple[list[object], object]:
+        return [], ffi.NULL
+
+    def lend(self, turn: Any) -> None:
+        """Give it no wire: what it sends stays where it was cut."""
+
+    def count_batches(self, counts: Any) -> None:
+        """Nothing was received, and what was sent is gone."""
 
 
 def _nowhere(config: Config, say: Log) -> _Nowhere:  # noqa: ARG001
@@ -88,9 +108,10 @@ class Lab:
         config = Config(ip=IP, control=str(Path(directory) / "n"), seed=1, offloads={"0x28": "bounded:10"})
         selector = Selector()
         self._poller = selector.epoll
-        with on_wire(_nowhere):
+        with mock.patch.object(pump, "open_wire", _nowhere):
             self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
-        assert isinstance(wire_of(self.daemon), _Nowhere), "frames would leave for addresses that the input names"
+        wire: object = self.daemon._wire
+        assert isinstance(wire, _Nowhere), "frames would leave for addresses that the input names"
         Path(config.control).unlink()
         Path(directory).rmdir()
         self._broken = _Broken()
@@ -102,13 +123,14 @@ class Lab:
         self._begin()
 
     def _begin(self) -> None:
-        restart_numbers(self.daemon)
+        self.daemon.streams.table._last = self.daemon.regions._last = 0
 
     def turn(self, count: int = 1) -> None:
         """So many, a millisecond each; those in which it would sleep are passed over."""
         end, due = self.daemon.time + count * _TURN_S, AT_ONCE
         while self.daemon.time < end and ((seen := self._poller.poll(0)) or due < end):
-            due = self.daemon.turn(seen)
+            self.daemon.turn(seen)
+            due = lib.sn_turn_due(self.daemon.turn_in_c.c)
             self.daemon.time += _TURN_S
         self.daemon.time = end
 
@@ -138,7 +160,7 @@ class Lab:
 
     def packet(self, data: bytes, descriptor: int | None = None) -> control.Reply:
         """A packet at the control socket, whatever it holds."""
-        reply = reply_to(self.daemon, data, descriptor, self)
+        reply = self.daemon.server._reply(memoryview(data), descriptor, 0, self)
         control.decode_reply(control.encode(reply))
         self._check()
         return reply
@@ -158,10 +180,10 @@ class Lab:
         assert isinstance(opened, control.Opened)
         connecting = self.ends[-1]
         self.turn(_TURNS)
-        record, rights, _, _ = listening.recvmsg(control.ACCEPTED.size, socket.CMSG_LEN(4))
+        _, rights, _, _ = listening.recvmsg(len(control.ACCEPT_MARK), socket.CMSG_LEN(4))
         accepted = socket.socket(fileno=array.array("i", rights[0][2])[0])
         accepted.setblocking(False)
-        accepted.recv(len(control.ACCEPT_MARK))
+        record = accepted.recv(control.ACCEPTED.size)
         self.ends.append(accepted)
         return opened.stream, control.ACCEPTED.unpack(record)[0], connecting, accepted
 
@@ -184,7 +206,7 @@ class Lab:
         self._check()
         assert not unreleased(daemon)
         assert _descriptors() == self._idle
-        forget_ended_streams(daemon)
+        daemon.streams.table._closed.clear()
         daemon.node.link.receive(daemon.time)
         self._begin()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from tests.facades.native import ffi, lib
+from softnic._native import ffi, lib
 
 _ETHERNET = 14
 _TCP, _ICMP = 6, 1

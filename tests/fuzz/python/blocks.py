@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.facades.capture import CaptureError, Direction, Merger, pcapng
-from tests.facades.packet import Frames
+from softnic.capture import pcapng
+from softnic.capture.capture_file import CaptureError
+from softnic.capture.merge import Merger
+from softnic.capture.pcapng import Direction
+from softnic.packet.frames import Frames
+from tests.capture.blocks import packets
 from tests.fuzz.python._input import Input
 
 _SOURCES = 3
@@ -37,7 +41,7 @@ def feed(data: bytes) -> None:
 
 def seeds() -> Iterator[bytes]:
     frames = Frames.of([bytes(60), bytes(61)])
-    blocks = [pcapng.packets(0, time, frames, Direction.OUTBOUND, packet_id=time) for time in (5, 3, 9)]
+    blocks = [packets(0, time, frames, Direction.OUTBOUND, packet_id=time) for time in (5, 3, 9)]
     blocks.append(pcapng.interface_statistics(0, start_ns=1, end_ns=20, received=3, dropped=1))
     pieces = [bytes([number % 2]) + len(block).to_bytes(2, "little") + block for number, block in enumerate(blocks)]
     yield b"".join(pieces)

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.facades.daemon import EXAMPLE, ConfigError, load, parser
+from softnicd.config import EXAMPLE, ConfigError, load, parser
 
 _BARE = parser().parse_args([])
 

@@ -11,7 +11,9 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.facades.ipc import NIC_BLOCKS, NIC_CODEC, SOL_NIC, QueryCollectives, control
+from softnic.ipc import control
+from softnic.ipc.collectives_info import QueryCollectives
+from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
 from tests.fuzz.python._daemon import IP, Lab, write
 
 _MOST_PACKETS = 64
@@ -55,7 +57,7 @@ def seeds() -> Iterator[bytes]:
     pair: _Packets = [
         ("s", control.Bind("0.0.0.0", 5000)),
         ("-", control.Listen(1, 5)),
-        ("s", control.Connect(IP, 5000, write_blocker=100)),
+        ("s", control.Connect(IP, 5000)),
     ]
     options = [
         control.SetOption(2, ip, socket.IP_TOS, 0x28),

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from tests.facades.flow_state import differences, numbers_of, state_of
-from tests.facades.packet import Segment, Tag
-from tests.facades.tcp import State, TcpConfig
+from softnic.packet.segment import Segment, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.state import State
 from tests.fuzz.python._input import Input
+from tests.tcp.flow_state import differences, numbers_of, state_of
 from tests.tcp.lab import TAGGED
 from tests.tcp.script import ACK, PSH, Script
 

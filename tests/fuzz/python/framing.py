@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from tests.facades.bootstrap import store, store_reader
-from tests.facades.collectives import messages
-from tests.facades.comm import framing
-from tests.facades.comm import messages as rank_messages
+from softnic.collectives import framing, messages
+from softnic.comm import messages as rank_messages
+from softnic.comm.bootstrap import store
+from softnic.comm.bootstrap.store import frame_reader as store_reader
 
 _READERS: tuple[Callable[[], framing.FrameReader[Any]], ...] = (
     rank_messages.Reader,
-    messages.EngineMessageReader,
+    lambda: messages.EngineMessageReader(4),
     store_reader,
 )
 _MOST_PIECES = 16
@@ -71,5 +71,8 @@ def seeds() -> Iterator[bytes]:
         store.GetKey("key"),
         store.KeyStored(),
         store.KeyValue(b"value"),
+        store.Challenge(b"nonce", b"proof"),
+        store.Prove(b"proof"),
+        store.StoreRefused("why"),
     )
     yield b"\x02\xff" + b"".join(map(framing.pack, asked))

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from softnic import codecs
-from tests.facades.codecs import decode_payload
-from tests.facades.native import ffi, lib
+from softnic._native import ffi, lib
+from softnic.codecs.payload import decode_payload
 from tests.fuzz import seeds as native
 
 _MOST = 1 << 20

@@ -11,10 +11,13 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from tests.facades.native import lib
-from tests.facades.packet import Flags, Frames, Options, Segment, pack_headers, pack_options
-from tests.facades.sim import MemoryNetwork
-from tests.facades.tapnic import TapDevice, TapNic, frames_pending
+from softnic._native import lib
+from softnic.link.memory import MemoryNetwork
+from softnic.packet.frames import Frames
+from softnic.packet.headers import pack_headers, pack_options
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tapnic.device import TapDevice
+from softnic.tapnic.nic import TapNic
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input
@@ -48,7 +51,7 @@ def feed(data: bytes) -> None:
         written += _take(ours)
         while others.receive(now) is not None:
             pass
-        assert not frames_pending(node)
+        assert not node._pending
     assert node.tap.counted.written == written
     ours.close()
     os.close(node.tap.fileno())

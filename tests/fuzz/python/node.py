@@ -10,15 +10,20 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
-from tests.facades.flow import flow
-from tests.facades.nic import Node
-from tests.facades.packet import Flags, Frames, Options, Segment, Tag, arp, ethernet, mac_of, pack_headers, pack_options
-from tests.facades.sim import MemoryNetwork
-from tests.facades.tcp import Connection, TcpConfig
+from softnic.link.memory import MemoryNetwork
+from softnic.nic.node import Node
+from softnic.packet import arp, ethernet
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.packet.headers import pack_headers, pack_options
+from softnic.packet.segment import Flags, Options, Segment, Tag
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input
 from tests.nic.harness import IP_A, IP_B
+from tests.tcp.flows import flow
 
 _PORT, _PEERS_PORT = 80, 4000
 _BUFFER = 20_000

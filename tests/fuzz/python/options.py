@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.facades.native import ffi, lib
-from tests.facades.packet import MAX_SCALE, Flags, Options, pack_options, parse_options
+from softnic._native import ffi, lib
+from softnic.packet.headers import MAX_SCALE, pack_options, parse_options
+from softnic.packet.segment import Flags, Options
 from tests.fuzz.python._frames import repaired
 from tests.nic.harness import MAC_B, header
 

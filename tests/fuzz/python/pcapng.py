@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
+from softnic.capture import pcapng
+from softnic.capture.capture_file import CaptureError, CaptureFile
+from softnic.capture.flows import Analysis
+from softnic.capture.pcapng import Direction
+from softnic.capture.reader import parse
+from softnic.capture.report import CaptureReport, jsonable_floats, summarize
+from softnic.capture.streams import StreamError, stream_bytes, stream_floats
 from softnic.codecs import DecodeError
-from tests.facades.capture import (
-    Analysis,
-    CaptureError,
-    CaptureFile,
-    CaptureReport,
-    Direction,
-    StreamError,
-    jsonable_floats,
-    parse,
-    pcapng,
-    stream_bytes,
-    stream_floats,
-    summarize,
-)
-from tests.facades.packet import Frames
+from softnic.packet.frames import Frames
+from tests.capture import blocks
 from tests.fuzz import seeds as native
 
 _SHOWN = 8
@@ -49,6 +43,7 @@ def feed(data: bytes) -> None:
     report = CaptureReport(analysis, "fuzzed")
     summary = report.summary()
     assert summary.packets == len(capture)
+    assert sum(summary.kinds.values()) == len(capture)
     asdict(summary)
     for flow in analysis.flows[:_SHOWN]:
         for view in flow.views:
@@ -73,7 +68,24 @@ def seeds() -> Iterator[bytes]:
     yield section
     for number, batch in enumerate(native.frames(), 1):
         frames = Frames.of(batch[:3])
-        packets = pcapng.packets(0, 10**18 + number, frames, Direction.OUTBOUND, packet_id=number)
-        packets += pcapng.packets(1, 10**18, frames, Direction.INBOUND, snaplen=96)
+        packets = blocks.packets(0, 10**18 + number, frames, Direction.OUTBOUND, packet_id=number)
+        packets += blocks.packets(1, 10**18, frames, Direction.INBOUND, snaplen=96)
         yield section + wire + host + packets + statistics
     yield section + wire + section + host + statistics
+    yield from _of_other_tools()
+
+
+def _of_other_tools() -> Iterator[bytes]:
+    """Classic files, sections of either order, all kinds of packets, records that are no packets, link layers."""
+    segments = [blocks.ipv4(100, flags=blocks.SYN), blocks.ipv4(101, b"hello"), blocks.ipv4(106, b"!", blocks.FIN)]
+    tagged, ethernet = blocks.ipv4(107, native.payloads()[2], tos=0x28), blocks.ETHERNET
+    for order, nanoseconds in (("<", False), (">", False), ("<", True), (">", True)):
+        yield blocks.pcap(order, nanoseconds, [(1, 2, ethernet + one) for one in (*segments, tagged)])
+    for link_type, head in ((101, b""), (0, b"\x02\0\0\0"), (113, bytes(14) + b"\x08\0"), (276, b"\x08\0" + bytes(18))):
+        yield blocks.pcap("<", False, [(1, 2, head + one) for one in segments], link_type)
+    for order in "<>":
+        vlan = bytes(12) + b"\x88\xa8\0\5\x81\0\0\6\x08\0" + segments[1]
+        parts = [blocks.section(order), blocks.interface(order, name="a"), blocks.simple_packet(order, vlan)]
+        parts += [blocks.obsolete_packet(order, 0, 9, ethernet + tagged), blocks.block(order, 9, b"MESSAGE=x")]
+        parts += [blocks.packet(order, 0, 9, ethernet + segments[0], blocks.option(order, 1, b"") * 20)]
+        yield b"".join(parts * 2)

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from socket import socket
 
-from tests.facades.collectives import messages
-from tests.facades.ipc import CancelRequest, StagedPart, WorkRequest, control, work_queue
+from softnic.collectives import messages
+from softnic.ipc import control, work_queue
+from softnic.ipc.work_queue import CancelRequest, StagedPart, WorkRequest
 from tests.fuzz.python._daemon import REGION, Lab, read_all, write
 from tests.fuzz.python._input import Input
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softnic.gradients import Floats
-from tests.facades.lgc import Autoencoder, code_words, padded
+from softnic.gradients.lgc.autoencoder import Autoencoder, code_words, padded
 
 ENCODER_WORDS = 64 * 4 + 128 * (64 * 3 + 1) + 256 * (128 * 3 + 1) + 64 * (256 * 3 + 1) + 4 * (64 + 1)
 """Table I: a kernel of each input channel for each filter, and a bias."""

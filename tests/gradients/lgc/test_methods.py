@@ -9,9 +9,11 @@ import pytest
 
 from softnic import gradients
 from softnic.gradients import Floats, Method, MethodError
-from tests.comm.ranks import run
-from tests.facades.comm import Communicator
-from tests.facades.lgc import COMPRESSED, FULL, LEARN, Lgc, LgcRing, LgcServer
+from softnic.gradients.lgc.phases import COMPRESSED, FULL, LEARN, Lgc
+from softnic.gradients.lgc.ring import LgcRing
+from softnic.gradients.lgc.server import LgcServer
+from softnic.mpi.communicator import Communicator
+from tests.mpi.ranks import run
 
 SIZES = {"a.weight": 40, "b.weight": 3000, "b.bias": 8, "c.weight": 5000, "d.weight": 200, "d.bias": 10}
 KINDS: list[type[Lgc]] = [LgcRing, LgcServer]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic.gradients import Floats, MethodError
-from tests.facades.lgc import (
+from softnic.gradients.lgc.selection import (
     Layout,
     largest,
     layer_of,

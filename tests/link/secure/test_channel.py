@@ -1,4 +1,4 @@
-"""native/aead.c: what it makes, what it opens, and what it does not open."""
+"""native/nic/aead.c: what it makes, what it opens, and what it does not open."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.native import ffi, lib
-from tests.facades.secure import hello, libcrypto
+from softnic._native import ffi, lib
+from softnic.link.secure import hello, libcrypto
 
 KEY = bytes.fromhex("feffe9928665731c6d6a8f9467308308" * 2)
 NONCE = bytes.fromhex("cafebabefacedbaddecaf888")

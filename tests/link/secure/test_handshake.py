@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.facades.secure import Handshake, HelloError, PairKeys, SecureHello, handshake, hello, parse
+from softnic.link.secure import handshake, hello
+from softnic.link.secure.handshake import Handshake
+from softnic.link.secure.hello import HelloError, SecureHello, parse
+from softnic.link.secure.keys import PairKeys
 from tests.link.doubles import A, B
 
 KEY = bytes(range(32))

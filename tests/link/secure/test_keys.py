@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.secure import PairKeys, expand, extract, keys, libcrypto, read_key
+from softnic.link.secure import keys, libcrypto
+from softnic.link.secure.keys import PairKeys, expand, extract, read_key
 from tests.link.doubles import A, B, C
 
 DIGITS = "00112233445566778899aAbBcCdDeEfF" * 2

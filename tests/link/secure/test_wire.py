@@ -11,14 +11,24 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.facades.link import EncryptionSettings, VxlanLink, peer_of, replace_native, tx_space
-from tests.facades.native import lib
-from tests.facades.packet import Frames
-from tests.facades.secure import SecureCounters, counters_of, handshake, secure_channel
+from softnic._native import lib
+from softnic.link import udp
+from softnic.link.forwarding import LinkPeer
+from softnic.link.secure import channel as secure_channel
+from softnic.link.secure import handshake
+from softnic.link.secure.channel import SecureCounters
+from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.packet.frames import Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
 
 KEY = bytes(range(32))
+
+
+def peer_of(link: VxlanLink) -> LinkPeer:
+    """Return the only peer of a link."""
+    (peer,) = link._forwarding.peers
+    return peer
 
 
 class Node:
@@ -37,7 +47,8 @@ class Node:
 
     @property
     def counted(self) -> SecureCounters:
-        return counters_of(self.link)
+        assert self.link._channel is not None
+        return self.link._channel.counted
 
 
 def socket_of(node: Node) -> socket.socket:
@@ -134,10 +145,10 @@ class TestFrames:
             def __getattr__(self, name: str) -> object:
                 return getattr(lib, name)
 
-        replace_native(monkeypatch, Full())
+        monkeypatch.setattr(udp, "lib", Full())
         frames = numbered(0, 10)
         a.link.send(frames, 0.0)
-        assert tx_space(a.link, 0.0) == 0
+        assert a.link.tx_space(0.0) == 0
         a.link.advance(1.0)
         deliver(a, b)
         assert b.heard == list(frames)
@@ -156,6 +167,22 @@ class TestSessions:
             a.link.advance(now)
         assert 5.0 < now < 15.0
         assert a.counted == SecureCounters(dropped_waiting=100)
+
+    def test_a_frame_shows_that_the_peer_has_the_session(self, pair: Pair) -> None:
+        """Its hello that says so is lost."""
+        a, b = pair
+        a.link.send(numbered(0, 1), 0.0)
+        for node in (b, a, b):
+            while (frames := node.link.receive(0.0)) is not None:
+                node.heard += frames
+        with socket_of(a) as lost:
+            assert lost.recv(2000)[0] == lib.SN_SECURE_HELLO
+        assert b.heard == list(numbered(0, 1))
+        assert a.link.next_time() is not None  # the hello that is to be repeated
+        b.link.send(Frames.of([frame(A, B, b"shown")]), 0.0)
+        deliver(a)
+        assert a.heard == [frame(A, B, b"shown")]
+        assert a.link.next_time() is None
 
     def test_a_restarted_node_is_met_anew_at_once(self, stack: ExitStack, joined: Pair) -> None:
         a, b = joined
@@ -355,6 +382,19 @@ class TestAttackers:
         assert b.heard[-1] == frame(B, A, b"\x03")
         assert 1 <= b.counted.sessions <= 3
         assert b.counted.dropped_hello >= 3 * (100 - 2 * secure_channel.HELLOS_PER_S)
+
+    def test_nothing_is_learned_from_what_was_dropped(self, stack: ExitStack, joined: Pair) -> None:
+        """Beside the frame of another peer, in the same batch."""
+        a, b = joined
+        c = Node(stack, C)
+        b.meet(c)
+        a.link.send(Frames.of([frame(B, A, b"good")]), 0.0)
+        with socket_of(c) as sender:
+            sender.sendto(b"\x11" + bytes(60), b.link.address)
+        deliver(b)
+        assert b.heard == [frame(B, A, b"good")]
+        assert b.counted.dropped_no_session == 1
+        assert b.link._forwarding.find(bytes(6)) is None
 
     def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
         b = joined[1]

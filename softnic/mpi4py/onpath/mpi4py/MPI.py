@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from softnic import MPI
-from softnic.comm.environment import LIFETIME
+from softnic.mpi.environment import LIFETIME
 
 LEVELS = {
     "single": MPI.THREAD_SINGLE,

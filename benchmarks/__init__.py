@@ -1,0 +1,1 @@
+"""What developers measure, on one harness: `python -m benchmarks.NAME`. `papers` reproduces the papers."""

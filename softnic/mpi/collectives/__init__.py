@@ -1,0 +1,1 @@
+"""Collective calls, on buffers and on objects, which the NICs execute."""

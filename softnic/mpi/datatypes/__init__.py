@@ -1,0 +1,1 @@
+"""Datatypes: predefined and derived ones, and the memory that they describe."""

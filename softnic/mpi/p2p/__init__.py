@@ -1,0 +1,1 @@
+"""The calls with one message: sends, receives and probes."""

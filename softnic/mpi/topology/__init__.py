@@ -1,0 +1,1 @@
+"""Topologies: who is a neighbour of whom, and the collectives of neighbours."""
