@@ -27,7 +27,7 @@ from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
 from tests.simulation.seeds import failure_of, results
 from tests.simulation.soak import soak
-from tests.simulation.trace import FILE, different, record
+from tests.simulation.trace import FILE, different, entry, record
 from tests.simulation.world import World
 
 _PROGRESS_S = 5.0
@@ -47,7 +47,7 @@ def run_seeds(
         done += 1
         virtual_s += result.virtual_s
         fast += result.fast_path_segments
-        found[result.seed] = result.trace
+        found[result.seed] = entry(result.trace, result.fast_path_segments)
         if result.error:
             failed += 1
             print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed, fast_path)}", flush=True)
@@ -61,10 +61,10 @@ def run_seeds(
         f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed", end=""
     )
     print(f", {fast} segments on the fast path")
-    return not failed and use_traces(found, traces)
+    return not failed and use_traces(found, traces, counted=fast_path is None)
 
 
-def use_traces(found: Mapping[int, str], what: str) -> bool:
+def use_traces(found: Mapping[int, str], what: str, *, counted: bool) -> bool:
     """Show, compare or record traces. Returns whether they are as recorded, or need not be."""
     if what == "show":
         print("\n".join(f"{seed} {found[seed]}" for seed in sorted(found)))
@@ -72,7 +72,7 @@ def use_traces(found: Mapping[int, str], what: str) -> bool:
         record(found)
         print(f"{len(found)} traces recorded in {FILE}")
     elif what == "compare":
-        seeds = different(found)
+        seeds = different(found, counted=counted)
         print(f"{len(seeds)} of {len(found)} traces are not those of {FILE.name}{': seeds ' if seeds else ''}", end="")
         print(*seeds, sep=", ")
         return not seeds

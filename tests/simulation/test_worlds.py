@@ -14,7 +14,7 @@ from tests.simulation.actions import AwaitBytes, Close, Reset, Sleep
 from tests.simulation.node import FastPathMode
 from tests.simulation.scenario import FaultKind, draw
 from tests.simulation.seeds import try_seed
-from tests.simulation.trace import different
+from tests.simulation.trace import different, entry
 from tests.slow import slow_after
 
 SEEDS = 200
@@ -34,14 +34,14 @@ def test_traces_do_not_depend_on_the_fast_path(fast_path: FastPathMode, group: i
 
 def run(group: int, fast_path: FastPathMode | None) -> int:
     """Runs the worlds of a group. Returns the number of segments that the fast path has processed."""
-    traces, segments = {}, 0
+    entries, segments = {}, 0
     for seed in range(group * GROUP, (group + 1) * GROUP):
         outcome = try_seed(seed, fast_path)
         assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed, fast_path)}"
-        traces[seed] = outcome.trace
+        entries[seed] = entry(outcome.trace, outcome.fast_path_segments)
         segments += outcome.fast_path_segments
-    assert not different(traces), (
-        f"frames, their times or connections differ from traces.json. If that is intended: "
+    assert not different(entries, counted=fast_path is None), (
+        f"frames, their times, connections, or what C leaves to Python differ from traces.json. If that is intended: "
         f"python -m tests.simulation --seeds {SEEDS} --traces record"
     )
     return segments
