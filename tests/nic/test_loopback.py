@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -10,6 +11,7 @@ from softnic.link.memory import MemoryNetwork
 from softnic.nic.node import Node
 from softnic.packet.segment import PLAIN, Segment, Tag
 from softnic.sim.clock import VirtualClock
+from softnic.tcp.config import TcpConfig
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Transfer, TxPart, expected, transfer, two_nodes
@@ -57,3 +59,19 @@ def test_nobody_else_may_say_that_it_is_this_node() -> None:
     node.advance(0.0)
     assert node.nic.counters.rx_drop_ip_address == 1
     assert node.nic.counters.rx_segments == 0
+
+
+def test_a_turn_ends_while_there_is_more_for_this_node() -> None:
+    """Else the wire would wait for as long as readers and writers of one host have something to say."""
+    config = TcpConfig(send_buffer=16 << 20, receive_buffer=16 << 20)
+    node, _ = two_nodes(3, config=config)
+    programs = [Transfer(node, node, [(PLAIN, bytes(16 << 20))], port=port) for port in (80, 81)]
+    looped, now = [0], 0.0
+    while not all(program.done for program in programs):
+        for program in programs:
+            program.advance(now)
+        node.advance(now)
+        looped.append(node.counters()["loopback_wire_bytes"])
+        now += 1e-3
+    most = max(after - before for before, after in itertools.pairwise(looped))
+    assert 8 << 20 < most < 10 << 20
