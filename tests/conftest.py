@@ -1,11 +1,13 @@
 """Fixtures and hooks of all tests, which must not depend on the speed of the machine."""
 
 import atexit
+import gc
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +18,8 @@ settings.register_profile("softnic", deadline=None, max_examples=50)
 settings.register_profile("brief", deadline=None, max_examples=15)
 """For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
 settings.load_profile(os.environ.get("SOFTNIC_HYPOTHESIS", "softnic"))
+
+MANY_DESCRIPTORS = 400
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,6 +51,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     needs.check(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Close descriptors that tests have left in cycles, before a process has the 1,024 that it may have by default."""
+    if len(list(Path("/proc/self/fd").iterdir())) > MANY_DESCRIPTORS:
+        gc.collect()
 
 
 @pytest.fixture

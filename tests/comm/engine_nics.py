@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -201,6 +202,7 @@ class EngineNics(Transport):
         super().__init__(module)
         self._joined: list[EngineEnd] = []
         self._regions: dict[int, mmap.mmap] = {}
+        self._known: WeakKeyDictionary[Region, int] = WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self.lock = threading.RLock()
         self._closed = False
@@ -230,9 +232,10 @@ class EngineNics(Transport):
 
     def _number(self, region: Region) -> int:
         with self.lock:
-            number = next(self._numbers)
-            self._regions[number] = mmap.mmap(region.fd, region.size)
-            return number
+            if region not in self._known:
+                self._known[region] = number = next(self._numbers)
+                self._regions[number] = mmap.mmap(region.fd, region.size)
+            return self._known[region]
 
     def memory(self, address: tuple[int, int], size: int) -> memoryview:
         """Return registered memory."""

@@ -143,6 +143,8 @@ class RankProcess:
         os.close(theirs)
         os.close(said)
         self._text = b""
+        self._poll = select.poll()
+        self._poll.register(self._results, select.POLLIN)
 
     def order(self, number: int) -> None:
         with suppress(BrokenPipeError):  # it has ended, which its answer shows
@@ -157,7 +159,7 @@ class RankProcess:
             If it writes none until this time.
         """
         while b"\n" not in self._text:
-            if not select.select([self._results], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not self._poll.poll(1000 * max(0.0, until - time.monotonic())):
                 raise TimeoutError
             if not (data := os.read(self._results, 1 << 16)):
                 return None
