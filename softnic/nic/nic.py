@@ -111,6 +111,11 @@ class Nic:
         add_counts(self._counters, self.turn.counts, "nic_")
         return self._counters
 
+    @property
+    def frames_received(self) -> int:
+        """`counters.rx_frames`, without adding up the others."""
+        return self._counters.rx_frames + int(self.turn.counts.nic_rx_frames)
+
     # --- egress
 
     def lend(self) -> None:

@@ -111,7 +111,7 @@ class VirtualClock:
 
     def _earliest(self, times: Sequence[float | None]) -> float:
         """Return the next instant, given the times that actors ask for; infinity if there is none."""
-        wake = min((time for time in times if time is not None), default=math.inf)
+        wake = min([time for time in times if time is not None], default=math.inf)
         if self._events:
             wake = min(wake, self._events[0][0])
         if self._granularity_s and self.now < wake < math.inf:

@@ -133,7 +133,7 @@ class SimRank:
     def advance(self, now: float) -> None:
         """Run the engine and the program. Raises ConnectionError for a collective that has failed."""
         self.now = now
-        frames = self.node.nic.counters.rx_frames
+        frames = self.node.nic.frames_received
         if frames != self._rx_frames or self._engine_due() <= now:
             self._run_engine(now)
         self._rx_frames = frames

@@ -71,7 +71,7 @@ def recorded() -> dict[int, str]:
 
 def record(entries: Mapping[int, str]) -> None:
     """Write entries to the file, which keeps those of other seeds."""
-    every = (recorded() if FILE.exists() else {}) | entries
+    every = {**(recorded() if FILE.exists() else {}), **entries}
     FILE.write_text(json.dumps({str(seed): every[seed] for seed in sorted(every)}, indent=0) + "\n")
 
 
