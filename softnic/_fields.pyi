@@ -101,6 +101,9 @@ class ReceiveFields(_View):
     def accepts(self, position: int, length: int, /) -> bool:
         """Whether a segment overlaps the window, or is empty and lies inside it or at an edge."""
 
+    def wants_update(self) -> bool:
+        """Whether reading has opened the window by enough to send an update: an eighth of the buffer."""
+
 class ScoreboardFields(_View):
     def sent(self, start: int, end: int, wire_bytes: int, now: float, /) -> object:
         """Appends bytes [start, end), sent for the first time."""

@@ -250,13 +250,17 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
     return left;
 }
 
-bool sn_flow_consume(sn_flow *flow, int64_t count)
+bool sn_receive_wants_update(const sn_receive *receive)
 {
-    sn_receive *receive = &flow->receive;
-    receive->unread -= count;
-    flow->connection.readable_notified = false;
     const int64_t most = receive->rcv_nxt + receive->capacity - receive->unread;
     return most - receive->rcv_adv >= receive->capacity / SN_WINDOW_STEPS && !receive->eof;
+}
+
+bool sn_flow_consume(sn_flow *flow, int64_t count)
+{
+    flow->receive.unread -= count;
+    flow->connection.readable_notified = false;
+    return sn_receive_wants_update(&flow->receive);
 }
 
 sn_receive_buffer *sn_flow_receive_buffer(sn_flow *flow)

@@ -70,6 +70,7 @@ int64_t sn_send_position(const sn_send *send, uint32_t acknowledgement);
 bool sn_send_update_window(sn_send *send, int64_t position, int64_t ack, uint32_t field, bool scaled);
 int64_t sn_receive_position(const sn_receive *receive, uint32_t sequence);
 bool sn_receive_accepts(const sn_receive *receive, int64_t position, int64_t length);
+bool sn_receive_wants_update(const sn_receive *receive);
 int64_t sn_receive_tuning_advance(sn_receive_tuning *tuning, const sn_receive *receive, double now, double srtt,
                                   sn_maybe_number echoed);
 bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now);

@@ -20,9 +20,6 @@ from softnic.tcp.budget import Budget
 from softnic.tcp.config import LARGEST_WINDOW
 from softnic.tcp.reassembly import Reassembly
 
-_STEPS: int = lib.SN_WINDOW_STEPS
-"""The right edge moves by at least this fraction (an eighth) of the buffer."""
-
 
 class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
@@ -99,12 +96,6 @@ class ReceiveState(ReceiveFields):
     def advertise(self) -> int:
         """Returns the window field of a segment sent now. Moves the right edge if that is worth it."""
         return int(lib.sn_flow_advertise(self._c))
-
-    def wants_update(self) -> bool:
-        """Whether reading has opened the window by enough to send an update."""
-        capacity = self.capacity
-        most = self.rcv_nxt + capacity - self.unread
-        return most - self.rcv_adv >= capacity // _STEPS and not self.eof
 
     def put(self, position: int, payload: memoryview, fin: bool) -> bool:
         """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
