@@ -233,6 +233,7 @@ class Stream(PortFields):
             self.readable = count == most or self.ending or self._waiting() > 0
             return self.readable
         self.readable = self.input_open = False
+        self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))  # which the poller may not have reported yet
         connection.shutdown_write()
         return False
 

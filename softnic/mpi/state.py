@@ -12,6 +12,7 @@ connections have no meaning; and a rank that would wait for ever gets an error i
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import socket
 import sys
@@ -141,6 +142,8 @@ class CommunicatorState:
         """Return what a call raises that has failed, with the lock held; it may end the communicator."""
         name, rank = context.name, self.launch.rank
         where = f"{name} on rank {rank}"
+        if self._joined and isinstance(error, TransportError) and error.errno == errno.ENETDOWN:
+            error = CommError(f"rank {rank} lost its NIC: {error.strerror}", rank=rank)
         failure = failure_of(error, name, where, rank) if context.checked else None
         if context.posted_before is not None and self._leaves_usable(error, context.posted_before):
             self._refused = str(failure) if failure is not None else f"{where}: {type(error).__name__}: {error}"

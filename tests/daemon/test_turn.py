@@ -4,7 +4,9 @@ the test."""
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
+import select
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from softnic._native import lib
 from softnic.link.udp import VxlanLink
 from softnicd.daemon import Daemon
 from softnicd.turn import NicTurn
@@ -222,6 +225,28 @@ def test_a_reader_that_is_gone_resets_the_connection(pairs: Callable[..., tuple[
     both(two, WiredNics.turn, 10)
 
 
+def test_a_close_with_unread_bytes_that_a_read_notices_is_no_end(tmp_path: Path) -> None:
+    """The NIC reads the end of what is written before the poller says that all is closed: no FIN is sent."""
+    with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:
+        for _ in range(20):
+            nics.write(0, bytes(100_000))
+            nics.turn()
+        [peer] = nics.daemons[0].host.tcp.connections
+        daemon = nics.daemons[1]
+        stream = daemon.streams.table.streams[nics.streams[1]]
+        before = -1
+        while len(nics.read[1]) != before:
+            before = len(nics.read[1])
+            nics.receive(1, 1 << 20)
+        assert daemon.host.tcp.connections[0].rcv.unread
+        nics.ends[2].close()
+        stream.readable = True
+        lib.sn_turn_pull(daemon.turn_in_c.c, stream.c)
+        nics.turn_with(1, [])
+        nics.turn(3)
+        assert (peer.error, peer.rcv.fin) == (errno.ECONNRESET, None)
+
+
 def test_an_error_between_two_turns_ends_nothing(
     pairs: Callable[..., tuple[WiredNics, WiredNics]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +279,25 @@ def test_strangers_and_malformed_datagrams_are_counted(pairs: Callable[..., tupl
     for pair in two:
         assert pair.counters(1)["link_dropped_unknown_source"] == 1
         assert len(pair.read[1]) == 5000
+
+
+def test_a_reader_that_keeps_up_wakes_no_nic(tmp_path: Path) -> None:
+    """The NIC hears of space in the socket only while bytes wait for it."""
+    with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:
+        epoll = nics.daemons[1]._selector.epoll
+        for _ in range(20):
+            nics.write(0, bytes(100_000))
+            nics.turn()
+        nics.receive(1, 1 << 20)
+        assert [mask for _, mask in epoll.poll(0)] == [select.EPOLLOUT]
+        for _ in range(200):
+            nics.receive(1, 1 << 20)
+            nics.turn()
+        assert len(nics.read[1]) > 500_000
+        nics.write(0, bytes(1000))
+        nics.turn(3)
+        nics.receive(1, 1 << 20)
+        assert epoll.poll(0) == []
 
 
 def test_data_of_an_open_connection_asks_nothing_of_python(tmp_path: Path) -> None:

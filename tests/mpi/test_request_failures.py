@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import softnic
 from softnic import MPI
 from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.offload_queue import OffloadQueue, PostedRequest
+from softnic.ipc.regions import Region
 from softnic.ipc.work_queue import WorkFailed
 from softnic.mpi.collectives import execution
 from softnic.mpi.communicator import Communicator
@@ -116,6 +119,32 @@ def test_a_nic_that_ends_or_talks_nonsense(victim: str) -> None:
         assert "rank 1" in str(error)
         assert f"Iallreduce on rank {rank}" in str(error)
     assert "rank 1 lost its NIC" in str(errors[1])
+
+
+class FakeNicsThatEnd(FakeNics):
+    """Once `ended` is set, they answer no request."""
+
+    ended = False
+
+    def _number(self, region: Region) -> int:
+        if self.ended:
+            raise OSError(errno.ENETDOWN, "no NIC answers at /n: is softnicd running?")
+        return super()._number(region)
+
+
+def test_a_call_that_finds_its_nic_gone_says_so() -> None:
+    nics, joined = FakeNicsThatEnd(), threading.Barrier(2)
+
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        joined.wait()
+        nics.ended = True
+        comm.Allreduce(MPI.IN_PLACE, softnic.zeros(1000))
+
+    for error in failures(2, program, nics):
+        assert isinstance(error, CommError)
+        assert error.call == "Allreduce"
+        assert f"rank {error.rank} lost its NIC: no NIC answers at /n" in str(error)
 
 
 def test_a_failure_is_noticed_by_the_next_blocking_call() -> None:
