@@ -300,6 +300,18 @@ def test_a_reader_that_keeps_up_wakes_no_nic(tmp_path: Path) -> None:
         assert epoll.poll(0) == []
 
 
+def test_what_is_more_than_one_read_is_read_on(tmp_path: Path) -> None:
+    """The poller tells of it once."""
+    with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:
+        nics.ends[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        written = nics.write(0, bytes(1 << 20))
+        assert written > lib.SN_READ_BYTES
+        for _ in range(30):
+            nics.turn()
+            nics.receive(1, 1 << 20)
+        assert len(nics.read[1]) == written
+
+
 def test_data_of_an_open_connection_asks_nothing_of_python(tmp_path: Path) -> None:
     """A look at a batch, a run or a flow in Python would move the same bytes, and cost many times as much."""
     with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:

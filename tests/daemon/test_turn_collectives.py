@@ -9,7 +9,7 @@ import mmap
 import os
 import random
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -143,17 +143,32 @@ def test_ranks_on_one_nic_have_the_same_results(tmp_path: Path, seed: int, mode:
         assert results == execute(slow, seed)
 
 
+def count_runs(nics: JoinedNics, asked: list[int]) -> None:
+    """From now on, note in `asked` each run of frames that C leaves to Python."""
+    for daemon in nics.daemons:
+        turn = daemon.turn_in_c
+
+        def run(index: int, now: float, on_run: Callable[[int, float], None] = turn.on_run) -> None:
+            asked.append(index)
+            on_run(index, now)
+
+        turn.on_run = run  # type: ignore[method-assign]
+
+
 def test_blocks_are_moved_without_python(tmp_path: Path) -> None:
     """Python takes part in the beginning and in the end of a collective."""
     with contextlib.closing(JoinedNics(tmp_path, "whole", RATE)) as nics:
-        before = 0
+        before, asked = 0, list[int]()
+        count_runs(nics, asked)
         for number in range(1, 5):
             for rank in range(2):
                 nics.post(rank, number, ("allreduce", "SUM", "float32", ""), HALF // 4, "ring")
             before = nics.attended
+            asked.clear()
             nics.turn(120)
             assert nics.replies == [[WorkCompletion(done) for done in range(1, number + 1)]] * 2
         assert nics.attended - before < 30
+        assert not asked
         assert nics.turns > 4 * nics.attended
 
 
