@@ -47,7 +47,7 @@ def run_seeds(
         done += 1
         virtual_s += result.virtual_s
         fast += result.fast_path_segments
-        found[result.seed] = entry(result.trace, result.fast_path_segments)
+        found[result.seed] = entry(result.trace, result.asked_of_python)
         if result.error:
             failed += 1
             print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed, fast_path)}", flush=True)

@@ -10,11 +10,12 @@ import random
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from softnic.link.memory import MemoryLink
 from softnic.nic.adaptive_codec import FixedSpeed
 from softnic.nic.node import Node
+from softnic.nic.turn import Turn
 from softnic.sim.node import FIRST_IP, TOS, Application, SimNode
 from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
@@ -76,6 +77,8 @@ class WorldNode(SimNode[WorldApplication]):
         self._capture = capture
         self._rng = random.Random(spec.seed)
         self._config = spec.config if fast_path is None else replace(spec.config, fast_path=fast_path != "off")
+        self.asked_of_python = 0
+        """Runs of frames that C has left to Python, and turns of flows to send."""
         self._coin = random.Random(spec.seed + 1) if fast_path == "mixed" else None
 
     def log(self, text: str) -> None:
@@ -121,8 +124,22 @@ class WorldNode(SimNode[WorldApplication]):
         )
         if spec.plain:
             node.nic.codecs = None
+        self._count(node.turn)
         self.boot(node)
         self.touch(self.time())
+
+    def _count(self, turn: Turn) -> None:
+        on_run, on_output = turn.on_run, turn.on_output
+
+        def run(index: int, now: float) -> None:
+            self.asked_of_python += 1
+            on_run(index, now)
+
+        def output(ring: Any, space: int, now: float) -> int:
+            self.asked_of_python += 1
+            return on_output(ring, space, now)
+
+        turn.on_run, turn.on_output = run, output  # type: ignore[method-assign]
 
     def crash(self) -> None:
         """Kill the NIC."""

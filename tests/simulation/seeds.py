@@ -33,12 +33,14 @@ class SeedResult(NamedTuple):
     trace: str
     """Of trace.py."""
     fast_path_segments: int
+    asked_of_python: int
 
 
 def try_seed(seed: int, fast_path: FastPathMode | None = None) -> SeedResult:
     """Run the world of a seed to its end."""
     world = World(draw(seed), fast_path=fast_path)
-    return SeedResult(seed, failure_of(world), world.clock.now, world.digest, world.fast_path_segments)
+    error = failure_of(world)
+    return SeedResult(seed, error, world.clock.now, world.digest, world.fast_path_segments, world.asked_of_python)
 
 
 @contextmanager

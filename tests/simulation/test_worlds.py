@@ -38,7 +38,7 @@ def run(group: int, fast_path: FastPathMode | None) -> int:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         outcome = try_seed(seed, fast_path)
         assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed, fast_path)}"
-        entries[seed] = entry(outcome.trace, outcome.fast_path_segments)
+        entries[seed] = entry(outcome.trace, outcome.asked_of_python)
         segments += outcome.fast_path_segments
     assert not different(entries, counted=fast_path is None), (
         f"frames, their times, connections, or what C leaves to Python differ from traces.json. If that is intended: "

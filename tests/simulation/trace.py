@@ -1,7 +1,7 @@
 """The trace of a world: a hash of every frame with its time and node, and of each connection as it was at its end.
 
-Two runs with the same trace have done the same. traces.json has the traces of the first seeds, each with the number of
-segments that C has processed, so that a change is noticed which leaves C's work to Python:
+Two runs with the same trace have done the same. traces.json has the traces of the first seeds, each with how often C
+left something to Python, so that a change is noticed which costs nothing but time:
 
     python -m tests.simulation --seeds 200 --traces compare     # which worlds behave otherwise than recorded
     python -m tests.simulation --seeds 200 --traces record      # after a change that is meant to change them
@@ -59,9 +59,9 @@ class Trace:
         return self._hash.hexdigest()
 
 
-def entry(trace: str, fast_path_segments: int) -> str:
+def entry(trace: str, asked_of_python: int) -> str:
     """Return what the file has of a world."""
-    return f"{trace[:DIGITS]} {fast_path_segments}"
+    return f"{trace[:DIGITS]} {asked_of_python}"
 
 
 def recorded() -> dict[int, str]:

@@ -143,6 +143,11 @@ class World:
         counters = [node.host.counters for node in self.nodes if node.alive]
         return sum(each.fast_path_received + each.fast_path_sent for each in counters)
 
+    @property
+    def asked_of_python(self) -> int:
+        """How often C has left frames, or what to send, to Python."""
+        return sum(node.asked_of_python for node in self.nodes)
+
     # Running
 
     def run(self) -> None:
