@@ -233,7 +233,7 @@ class Stream(PortFields):
             self.readable = count == most or self.ending or self._waiting() > 0
             return self.readable
         self.readable = self.input_open = False
-        self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))  # which the poller may not have reported yet
+        self._look_for_end()
         connection.shutdown_write()
         return False
 
@@ -260,9 +260,9 @@ class Stream(PortFields):
             taken = lib.sn_port_push(self.c, buffer)
             if taken > 0:
                 connection.consumed(taken)
-            if taken < 0:  # it has closed its end, which the poller may not have reported yet, or shut down reading
+            if taken < 0:  # it has closed its end, or shut down reading
                 self.output_open = False
-                self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
+                self._look_for_end()
         self._set_blocked(self.output_open and bool(buffer.first))
         if not self.output_open and not self.hung_up:
             connection.consume(connection.rcv.unread)
@@ -278,6 +278,10 @@ class Stream(PortFields):
     def unread(self) -> int:
         """Bytes of the stream that wait in the file descriptor."""
         return max(0, self._waiting() - self.write_blocker)
+
+    def _look_for_end(self) -> None:
+        """Notices that the application has closed its end, which the poller may not have reported yet."""
+        self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
 
     def _events(self, mask: int) -> int:
         """Which of these events of poll(2) the file descriptor has now."""

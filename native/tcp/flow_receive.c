@@ -252,8 +252,7 @@ uint32_t sn_flow_receive(sn_flow *flow, const sn_segment *s, double now)
 
 bool sn_receive_wants_update(const sn_receive *receive)
 {
-    const int64_t most = receive->rcv_nxt + receive->capacity - receive->unread;
-    return most - receive->rcv_adv >= receive->capacity / SN_WINDOW_STEPS && !receive->eof;
+    return sn_window_may_move(receive) && !receive->eof;
 }
 
 bool sn_flow_consume(sn_flow *flow, int64_t count)

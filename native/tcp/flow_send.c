@@ -11,7 +11,7 @@ uint32_t sn_flow_advertise(sn_flow *flow)
     sn_receive *rcv = &flow->receive;
     int64_t nxt = rcv->rcv_nxt, edge = rcv->rcv_adv, most = nxt + rcv->capacity - rcv->unread;
     /* Beyond it by rounding: once, not with every ACK. */
-    if (most - edge >= rcv->capacity / SN_WINDOW_STEPS || edge > most)
+    if (sn_window_may_move(rcv) || edge > most)
         edge = most;
     if (edge <= nxt) { /* a segment taken whole exceeded the window */
         if (nxt > rcv->rcv_adv)

@@ -39,6 +39,13 @@ static inline double larger(double a, double b)
 /* The fields of the header of a segment. */
 sn_segment_fields sn_flow_fields(const sn_flow *flow, const sn_output *out);
 
+/* Whether it is worth it to move the right edge of the window: by an eighth of the buffer at least. */
+static inline bool sn_window_may_move(const sn_receive *receive)
+{
+    const int64_t most = receive->rcv_nxt + receive->capacity - receive->unread;
+    return most - receive->rcv_adv >= receive->capacity / SN_WINDOW_STEPS;
+}
+
 /* The TSval of a segment sent now. */
 static inline uint32_t sn_timestamp(const sn_flow *flow, double now)
 {

@@ -9,7 +9,8 @@ import mmap
 import os
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from softnic.collectives.elements import name_of
 from softnic.ipc import control, work_queue
 from softnic.ipc.work_queue import WorkCompletion, WorkFailed, WorkRequest
 from tests.daemon.wired_nics import PORT, Mode, WiredNics
+from tests.nic.asked import count_calls
 
 REGION = 1 << 20
 HALF = REGION // 2
@@ -143,23 +145,12 @@ def test_ranks_on_one_nic_have_the_same_results(tmp_path: Path, seed: int, mode:
         assert results == execute(slow, seed)
 
 
-def count_runs(nics: JoinedNics, asked: list[int]) -> None:
-    """From now on, note in `asked` each run of frames that C leaves to Python."""
-    for daemon in nics.daemons:
-        turn = daemon.turn_in_c
-
-        def run(index: int, now: float, on_run: Callable[[int, float], None] = turn.on_run) -> None:
-            asked.append(index)
-            on_run(index, now)
-
-        turn.on_run = run  # type: ignore[method-assign]
-
-
 def test_blocks_are_moved_without_python(tmp_path: Path) -> None:
     """Python takes part in the beginning and in the end of a collective."""
     with contextlib.closing(JoinedNics(tmp_path, "whole", RATE)) as nics:
-        before, asked = 0, list[int]()
-        count_runs(nics, asked)
+        before, asked = 0, Counter[str]()
+        for daemon in nics.daemons:
+            count_calls(daemon.turn_in_c, asked, "on_run")
         for number in range(1, 5):
             for rank in range(2):
                 nics.post(rank, number, ("allreduce", "SUM", "float32", ""), HALF // 4, "ring")

@@ -6,6 +6,7 @@ import array
 import asyncio
 import contextlib
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from softnic.link.udp import VxlanLink
 from softnicd.config import Config
 from softnicd.daemon import Daemon
 from softnicd.selector import Selector
+from tests.nic.asked import count_calls
 from tests.tcp.flow_state import state_of
 
 IPS = ("10.77.0.1", "10.77.0.2")
@@ -53,6 +55,7 @@ class WiredNics:
         self._emulation, self._key = dict(emulation or {}), key
         self._nic_of = (0, 0) if loopback else (0, 1)
         """By side of the connection."""
+        self.asked: Counter[str] = Counter()
         self.loops: list[asyncio.AbstractEventLoop] = []
         self.daemons = [self._daemon(directory, index, mode) for index in range(2)]
         for index, daemon in enumerate(self.daemons):
@@ -62,9 +65,13 @@ class WiredNics:
             daemon.streams.table._last = daemon.regions._last = 0
         self.ends: list[socket.socket] = []
         self.read = [bytearray(), bytearray()]
-        self.turns = self.attended = 0
-        """Turns taken, and those in which Python served ports and collectives."""
+        self.turns = 0
         self.streams = self.connect()
+
+    @property
+    def attended(self) -> int:
+        """The number of turns in which Python served ports and collectives."""
+        return self.asked["on_attend"]
 
     def _daemon(self, directory: Path, index: int, mode: Mode) -> _Daemon:
         control_at = str(directory / f"{index}{mode}")
@@ -79,13 +86,7 @@ class WiredNics:
         tcp.config = replace(tcp.config, fast_path=mode != "python")
         turn._direct = mode == "whole"
         turn.settle()
-        attend = turn.on_attend
-
-        def attended(now: float) -> None:
-            self.attended += 1
-            attend(now)
-
-        turn.on_attend = attended  # type: ignore[method-assign]
+        count_calls(turn, self.asked, "on_attend")
         return daemon
 
     def close(self) -> None:

@@ -19,8 +19,7 @@ CASES = {key(case): case for case in virtual_times.all_cases()}
 
 QUICK = [name for name, case in CASES.items() if case.nodes <= (4 if case.strategy == "wa" else 2)]
 """These take less than a second each. Restarts after a pause, queues at a port and slow start occur in them."""
-OTHERS = [name for name, case in CASES.items() if name not in QUICK and (case.nodes <= 16 or case.strategy == "nic+c")]
-"""The rest, 32 nodes mostly, takes minutes: only `python -m tests.model.virtual_times` simulates it."""
+OTHERS = [name for name in CASES if name not in QUICK]
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -1,4 +1,4 @@
-"""The seeded loss lab: 10 MB, half of it tagged, over a link that loses, doubles and reorders, 100 times.
+"""The seeded loss lab: 10 MB, half of it tagged, over a link that loses, doubles and reorders, 200 times.
 
 Every seed draws its own tags, cuts and codecs; whatever is lost or re-cut, untagged bytes arrive equal and tagged
 floats equal to the codec's round trip.
@@ -19,7 +19,7 @@ from tests.slow import slow_after
 from .harness import TOS
 from .nodes import TxPart, expected, introduced, transfer, two_nodes
 
-SEEDS = 100 if "SOFTNIC_SANITIZED" not in os.environ else 5
+SEEDS = 200 if "SOFTNIC_SANITIZED" not in os.environ else 5
 GROUP = 5
 HALF = 5_000_000
 LINK = {"rate_bps": 1e9, "delay_s": 50e-6, "loss": 0.03, "duplicate": 0.01, "reorder": 0.05}

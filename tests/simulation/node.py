@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from softnic.link.memory import MemoryLink
 from softnic.nic.adaptive_codec import FixedSpeed
 from softnic.nic.node import Node
-from softnic.nic.turn import Turn
 from softnic.sim.node import FIRST_IP, TOS, Application, SimNode
 from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
 from softnic.tcp.state import State
+from tests.nic.asked import count_calls
 from tests.simulation.invariants import check_node
 from tests.simulation.links import LocalLink, SimLink
 from tests.simulation.local_clock import LocalClock
@@ -77,8 +78,8 @@ class WorldNode(SimNode[WorldApplication]):
         self._capture = capture
         self._rng = random.Random(spec.seed)
         self._config = spec.config if fast_path is None else replace(spec.config, fast_path=fast_path != "off")
-        self.asked_of_python = 0
-        """Runs of frames that C has left to Python, and turns of flows to send."""
+        self.asked: Counter[str] = Counter()
+        """How often C has left a run of frames to Python, and what a flow sends."""
         self._coin = random.Random(spec.seed + 1) if fast_path == "mixed" else None
 
     def log(self, text: str) -> None:
@@ -124,22 +125,9 @@ class WorldNode(SimNode[WorldApplication]):
         )
         if spec.plain:
             node.nic.codecs = None
-        self._count(node.turn)
+        count_calls(node.turn, self.asked, "on_run", "on_output")
         self.boot(node)
         self.touch(self.time())
-
-    def _count(self, turn: Turn) -> None:
-        on_run, on_output = turn.on_run, turn.on_output
-
-        def run(index: int, now: float) -> None:
-            self.asked_of_python += 1
-            on_run(index, now)
-
-        def output(ring: Any, space: int, now: float) -> int:
-            self.asked_of_python += 1
-            return on_output(ring, space, now)
-
-        turn.on_run, turn.on_output = run, output  # type: ignore[method-assign]
 
     def crash(self) -> None:
         """Kill the NIC."""

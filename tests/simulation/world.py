@@ -146,7 +146,7 @@ class World:
     @property
     def asked_of_python(self) -> int:
         """How often C has left frames, or what to send, to Python."""
-        return sum(node.asked_of_python for node in self.nodes)
+        return sum(node.asked.total() for node in self.nodes)
 
     # Running
 

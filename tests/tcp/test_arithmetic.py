@@ -1,7 +1,7 @@
 """Windows, round trips and rates come out the same to the bit from every compiler and on every processor.
 
-Virtual time and recorded traces rest on it. A compiler may fuse a multiplication with an addition, which then rounds
-once instead of twice, unless it is told not to.
+Virtual time and recorded traces rest on it. By default a compiler may fuse a multiplication and an addition into one
+instruction, which rounds once where two round twice.
 """
 
 from __future__ import annotations
