@@ -367,7 +367,7 @@ void sn_turn_take_looped(sn_turn *t, double now)
 void sn_turn_take_batches(sn_turn *t, double now)
 {
     for (int i = 0; i < SN_MOST_BATCHES && !t->failed; i++) {
-        uint32_t frames = 0;
+        uint32_t frames;
         if (t->has_frames || (t->in_python && (t->wire < 0 || t->wire_readable)))
             frames = t->control.receive(t->owner, false, now);
         else if (t->wire_readable)

@@ -16,6 +16,7 @@ from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import MemoryNetwork
 from softnic.nic.node import Node
+from softnic.packet.frames import Frames
 from softnic.packet.segment import PLAIN, Tag
 from softnic.sim.clock import VirtualClock
 from softnic.tcp.config import TcpConfig
@@ -31,6 +32,16 @@ LOSSLESS = EmulationSpec(rate_bps=1e9, delay_s=1e-4)
 LOSSY = EmulationSpec(rate_bps=1e8, delay_s=1e-3, loss=0.02, reorder=0.02, duplicate=0.01)
 
 
+class BatchingLink(EmulatedLink):
+    """Receives all that has arrived as one batch, as a socket's link does."""
+
+    def receive(self, now: float) -> Frames | None:
+        arrived: list[bytes] = []
+        while (batch := super().receive(now)) is not None:
+            arrived += [bytes(frame) for frame in batch]
+        return Frames.of(arrived) if arrived else None
+
+
 class Recorded:
     """Two nodes whose host and wire sides are recorded; `fast_path` says whether C processes their segments."""
 
@@ -38,7 +49,7 @@ class Recorded:
         network, config = MemoryNetwork(), TcpConfig(fast_path=fast_path)
         self.hooks = [CaptureHook(ip, EPOCH_NS) for ip in (IP_A, IP_B)]
         self.links = [
-            CapturedLink(EmulatedLink(network.port(), spec, seed=index), hook) for index, hook in enumerate(self.hooks)
+            CapturedLink(BatchingLink(network.port(), spec, seed=index), hook) for index, hook in enumerate(self.hooks)
         ]
         self.nodes = [
             Node(

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from softnic._native import lib
+from softnic.ipc import control
 from softnic.link.udp import VxlanLink
 from softnicd.daemon import Daemon
 from softnicd.turn import NicTurn
-from tests.daemon.wired_nics import TOS, Mode, WiredNics
+from tests.daemon.wired_nics import IPS, PORT, TOS, Mode, WiredNics
 from tests.tcp.flow_state import differences
 
 
@@ -129,6 +130,20 @@ def test_turns_through_an_emulated_link_lose_nothing(
             assert counters["emulated_dropped_full"] == counters["link_dropped_full"] == 0
             assert counters["emulated_sent"] == counters["link_sent_frames"]
     assert [daemon.turn_in_c.c.path_count for daemon in two[0].daemons] == [int(mode == "whole")] * 2
+
+
+def test_what_waits_in_an_emulated_link_goes_where_its_peer_is_by_then(tmp_path: Path) -> None:
+    with (
+        contextlib.closing(WiredNics(tmp_path, "whole", {"delay": "2ms"})) as nics,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as moved,
+    ):
+        moved.bind(("127.0.0.1", 0))
+        nics.turn(20)
+        nics.write(0, bytes(100))
+        nics.turn()
+        nics.daemons[0].add_peer(nics.daemons[1].config.address, moved.getsockname())
+        nics.turn(10)
+        assert len(moved.recv(1 << 16, socket.MSG_DONTWAIT)) > 100
 
 
 BAD = {"delay": "300us", "jitter": "200us", "loss": "2%", "duplicate": "2%", "reorder": "3%", "corrupt": "1%"}
@@ -245,6 +260,17 @@ def test_a_close_with_unread_bytes_that_a_read_notices_is_no_end(tmp_path: Path)
         nics.turn_with(1, [])
         nics.turn(3)
         assert (peer.error, peer.rcv.fin) == (errno.ECONNRESET, None)
+
+
+def test_the_turn_keeps_nothing_of_a_refused_connection(tmp_path: Path) -> None:
+    with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:
+        opened = nics.call(0, control.Connect(IPS[1], PORT + 1), nics._end())
+        assert isinstance(opened, control.Opened)
+        stream = nics.daemons[0].streams.table.streams[opened.stream]
+        assert stream.in_turn
+        nics.turn(20)
+        assert stream.connection is None
+        assert not stream.in_turn
 
 
 def test_an_error_between_two_turns_ends_nothing(

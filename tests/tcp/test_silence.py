@@ -41,6 +41,7 @@ class TestSilence:
         assert script.shape(script.wait(5)) == [("A", 0, 1, 0)] * 3
         assert script.shape(script.wait(2)) == [("RA", 1, 1, 0)]
         assert connection.error == errno.ETIMEDOUT
+        assert connection.error_message == "10.77.0.2:80 did not answer for 16.0 s"
 
     def test_keepalive_detects_a_lost_peer_with_data_in_flight(self, script: Script) -> None:
         connection = script.established()

@@ -143,6 +143,7 @@ class TestZeroWindow:
         assert state_of(connection) is State.ESTABLISHED
         script.wait(0.2)
         assert connection.error == errno.ETIMEDOUT
+        assert connection.error_message == "10.77.0.2:80 did not answer for 4.0 s"
 
     def test_what_is_in_flight_is_repaired_though_the_window_is_too_small_for_more(self, script: Script) -> None:
         connection = script.established()
