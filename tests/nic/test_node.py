@@ -15,6 +15,7 @@ from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import PLAIN, Tag
 from softnic.sim.clock import VirtualClock
 from softnic.tcp.events import EchoReply
+from tests.tcp.flows import flow
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
@@ -50,6 +51,23 @@ def test_an_idle_node_asks_for_nothing() -> None:
     a.advance(0.0)
     assert a.next_time() is None
     assert b.next_time() is None
+
+
+def test_an_address_is_asked_for_again_as_soon_as_it_is_stale() -> None:
+    """Data goes to the old one meanwhile."""
+    a, b = two_nodes(1)
+    clock = introduced(a, b)
+    b.host.listen(0, 80, 5, clock.now)
+    connection = a.host.connect(IP_B, 80, clock.now)
+    clock.run_for([a, b], 1.0)
+    stale_at = connection.nic.path_until
+    for now, asked_at in ((stale_at - 1, None), (stale_at, stale_at)):
+        connection.send(bytes(1000))
+        a.advance(now)
+        assert a.host.next_request() == asked_at
+        b.advance(now)
+        a.advance(now)
+    assert flow(connection).snd_una == 2001
 
 
 # Transfers.
