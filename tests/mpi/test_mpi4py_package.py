@@ -62,6 +62,16 @@ def test_other_modules_are_those_of_the_installed_package(installed: Path) -> No
     assert shown.split() == ["4.0.9", str(installed / "include")]
 
 
+def test_a_package_without_metadata_is_used_as_an_installed_one(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "mpi4py"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('it is not built')")
+    (package / "futures.py").write_text("from .MPI import Comm\n")
+    program = f"{IMPORT}import mpi4py.futures; print(mpi4py.__version__, mpi4py.futures.__file__)"
+    shown = output("-m", "softnic.mpi4py", "-c", program, path=str(package.parent))
+    assert shown.split() == ["4.1.2", str(package / "futures.py")]
+
+
 def test_without_an_installed_package_there_is_the_module_mpi_alone() -> None:
     only_softnic = "import importlib.util, mpi4py; mpi4py.__path__ = mpi4py.__path__[:1]"
     program = f"{only_softnic}; print(importlib.util.find_spec('mpi4py.futures'))"

@@ -28,9 +28,17 @@ def _installed() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
+def _version() -> str:
+    """Return the version of the installed mpi4py; that of the interface where a folder of sources has no metadata."""
+    try:
+        return importlib.metadata.version("mpi4py") if _REAL else _INTERFACE
+    except importlib.metadata.PackageNotFoundError:
+        return _INTERFACE
+
+
 _REAL = _installed()
 __path__ = [str(_HERE), *([str(_REAL)] if _REAL else [])]
-__version__ = importlib.metadata.version("mpi4py") if _REAL else _INTERFACE
+__version__ = _version()
 
 
 class Rc:
