@@ -2,6 +2,9 @@
 
 The socket is one of `_socket`, and polls are those of this module's import: libraries such as gevent replace the
 classes of the modules `socket` and `select`, and a call must not change to another coroutine while it has the lock.
+
+Garbage collection and signal handlers run in the middle of a call, in its thread, and may close or print sockets of the
+NIC, which makes calls. These cannot wait for the call that they interrupt: they go over a connection of their own.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import array
 import errno
 import os
 import socket
+from contextlib import closing
 from select import POLLIN, poll
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import msgspec
@@ -52,7 +56,9 @@ class Client:
     def __init__(self, path: str | os.PathLike[str], timeout_s: float = 4.0) -> None:
         self.path = os.fspath(path)
         self._timeout_s = timeout_s
-        self._lock = Lock()
+        self._lock = RLock()
+        self._calling = False
+        """Whether the thread that has the lock waits for a reply."""
         self._answer = bytearray(MAX_MESSAGE)
         self._info: NicInfo | None = None
         self.changes = 0
@@ -63,11 +69,17 @@ class Client:
         """Sends a request with file descriptors and returns the reply. Raises OSError for a Failed reply."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         with self._lock:
+            if self._calling:  # this call interrupts that one
+                with closing(Client(self.path, self._timeout_s)) as other:
+                    return other.call(request, *fds)
+            self._calling = True
             try:
                 reply = self._exchange(encode(request), rights)
             except BaseException:
                 self._drop()  # else a late reply would be taken for that of the next request
                 raise
+            finally:
+                self._calling = False
         if isinstance(reply, Failed):
             raise OSError(reply.errno, reply.message)
         return reply
@@ -101,20 +113,20 @@ class Client:
             self._check()
 
     def is_closed(self) -> bool:
-        """Whether the NIC has closed the connection. False while another thread makes a call."""
+        """Whether the NIC has closed the connection. False during a call, of any thread."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
             self._check()
-            return self._socket is None
+            return self._socket is None and not self._calling
         finally:
             self._lock.release()
 
     def _check(self) -> None:
-        if self._socket is not None:
+        if self._socket is not None and not self._calling:
             waiting = poll()
             waiting.register(self._socket, POLLIN)
-            if waiting.poll(0):  # without a request, only the end can arrive
+            if waiting.poll(0):  # outside a call, only the end can arrive
                 self._drop()
 
     def close(self) -> None:

@@ -97,7 +97,8 @@ def _own(fd: int) -> None:
 
 
 _clients: dict[str, Client] = {}
-_clients_lock = threading.Lock()
+_clients_lock = threading.RLock()
+"""Garbage collection may need a client, which it asks for in any code, the code under this lock included."""
 _by_inode: weakref.WeakValueDictionary[int, SocketState] = weakref.WeakValueDictionary()
 _detached: dict[int, SocketState] = {}
 """State by file descriptor, for those detached from their socket object: kept until the file descriptor is closed."""
@@ -115,7 +116,7 @@ def _abandon_clients() -> None:
 
 def _after_fork() -> None:
     global _clients_lock, _detached_lock
-    _clients_lock, _detached_lock = threading.Lock(), threading.RLock()
+    _clients_lock, _detached_lock = threading.RLock(), threading.RLock()
     _abandon_clients()
     for state in list(_by_inode.values()):
         state.lock = threading.RLock()
@@ -129,9 +130,12 @@ def client(path: str) -> Client:
     with _clients_lock:
         known = _clients.get(path)
         if known is None:
-            for other in [other for other, client in _clients.items() if client.is_closed()]:
-                del _clients[other]  # of NICs that have ended, so that their number stays bounded
-            known = _clients[path] = Client(path)
+            for other in [other for other, client in list(_clients.items()) if client.is_closed()]:
+                _clients.pop(other, None)  # of NICs that have ended, so that their number stays bounded
+            created = Client(path)
+            known = _clients.setdefault(path, created)
+            if known is not created:  # made by what has interrupted this
+                created.close()
         return known
 
 

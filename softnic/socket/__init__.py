@@ -119,6 +119,21 @@ class socket(TransferSocket):
         elif fd >= 0 and state is not None:
             self._linger(state)
 
+    def __repr__(self) -> str:
+        """Return the text of the standard class, of what is known without a request to the NIC.
+
+        It is part of the warning of a socket that was not closed, which garbage collection gives amid any code.
+        """
+        closed = self._closed  # type: ignore[attr-defined]
+        name = f"{type(self).__module__}.{type(self).__qualname__}{' [closed]' if closed else ''}"
+        text = f"<{name} fd={self.fileno()}, family={self.family}, type={self.type}, proto={self.proto}"
+        state = self._open_state
+        if state is not None and not closed:
+            text += f", laddr={state.local}"
+            if state.peer is not None and not self._hung_up():
+                text += f", raddr={state.peer}"
+        return f"{text}>"
+
     # -- connecting ---------------------------------------------------------------------------------
 
     def bind(self, address: Any, /) -> None:

@@ -43,7 +43,7 @@ _FLAGS = int(_stdlib.SOCK_NONBLOCK) | int(_stdlib.SOCK_CLOEXEC)
 _METHODS = (
     *("bind", "listen", "_accept", "accept", "connect", "connect_ex", "shutdown", "detach", "_real_close"),
     *("getsockname", "getpeername", "setsockopt", "getsockopt", "send", "sendall", "sendmsg", "sendto", "sendfile"),
-    *("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"),
+    *("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into", "__repr__"),
 )
 
 

@@ -96,6 +96,13 @@ def test_a_replaced_class_is_what_create_connection_makes(nic: Nic, monkeypatch:
         socket.create_connection((nic.ip, 1), 1)
 
 
+def test_the_text_of_a_socket_is_that_of_the_standard_class(nic: Nic) -> None:
+    with socket.create_server((nic.ip, 0)) as listening, socket.create_connection(listening.getsockname()) as s:
+        for each in (listening, s):
+            assert repr(each) == stdlib.socket.__repr__(each)
+        assert f"raddr={listening.getsockname()}>" in repr(s)
+
+
 # -- closed and detached
 
 
