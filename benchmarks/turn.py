@@ -122,8 +122,8 @@ class Pair:
 
     def _connect(self, port: int) -> list[Stream]:
         first, second = self.daemons
-        listener = second.host.listen(0, port, 5, second.time)
-        ends = [first.host.connect(second.config.address, port, first.time)]
+        listener = second.first.host.listen(0, port, 5, second.time)
+        ends = [first.first.host.connect(second.config.address, port, first.time)]
         while not listener.queue:
             self.turns(1)
         accepted = listener.accept()
@@ -134,8 +134,8 @@ class Pair:
     def _stream(self, daemon: _Daemon, connection: Connection) -> Stream:
         ours, theirs = socket.socketpair()
         self.programs.append(theirs)
-        stream = daemon.streams.table.add(ours.detach())
-        daemon.streams.table.attach(stream, connection)
+        stream = daemon.first.streams.table.add(ours.detach())
+        daemon.first.streams.table.attach(stream, connection)
         return stream
 
     def _join(self, rank: int, control: Stream, data: Stream) -> socket.socket:
@@ -144,11 +144,11 @@ class Pair:
         streams: list[list[Stream | None]] = [[control], [data]]
         for side in streams:
             side.insert(rank, None)
-        self.daemons[rank].streams.join(theirs.detach(), rank, streams)
+        self.daemons[rank].first.streams.join(theirs.detach(), rank, streams)
         return ours
 
     def of(self, index: int) -> NicTurn:
-        return self.daemons[index].turn_in_c
+        return self.daemons[index].first.turn
 
     def post(self, number: int, codec: str, nbytes: int, staged: bool) -> None:
         """Have the second rank receive a block from the first one; `staged`: `release` says when."""

@@ -85,7 +85,7 @@ async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready
         gc.freeze()  # startup objects live as long as the process; collections skip them
         if config.metrics_address is not None:
             await daemon.serve_metrics(config.metrics_address)
-        watchdog.run_on(loop, daemon.event_log.record)
+        watchdog.run_on(loop, daemon.event_log.record, daemon.has_gone_on)
         _announce("READY=1", ready_fd)
         await stop.wait()
     finally:

@@ -19,14 +19,24 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from softnic.collectives import CollectiveEngine, nbytes
+from softnic.collectives.collective_op import WHOLE, LanePart
 from softnic.collectives.messages import header_of
 from softnic.collectives.progress import links_of
 from softnic.ipc import work_queue
 from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo, RankLinkInfo
-from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, StagedPart, WorkCompletion, WorkRequest
+from softnic.ipc.work_queue import (
+    MAX_PACKET,
+    MAX_WORK_REQUESTS,
+    CancelRequest,
+    StagedPart,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+)
 from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
+from softnicd.lanes import LaneEngine, Lanes, Post, Reply
 from softnicd.regions import Regions
 from softnicd.relieved_connection import RelievedConnection
 from softnicd.streams import Stream
@@ -37,7 +47,6 @@ _LOCAL_FAULT_S = 1.0
 """After this NIC stalled: for the consequences at the peers to arrive."""
 _FAILURES = 16
 """Failures of communicators that are remembered, for `softnic stat --why`."""
-_BUFFER = memoryview(bytearray(MAX_PACKET + 1))
 
 log = logging.getLogger("softnicd")
 
@@ -78,8 +87,8 @@ class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
     __slots__ = (
-        "at_the_end", "blocked", "connection", "connections", "engine", "fd", "in_progress", "is_open",
-        "posted_at", "readable", "relieved", "streams",
+        "at_the_end", "blocked", "connection", "connections", "engine", "failing", "fd", "in_progress", "is_open",
+        "lanes", "posted_at", "readable", "relieved", "replies", "streams",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +121,12 @@ class OffloadedCommunicator:
         """Below the streams of blocks and of messages, by rank."""
         self.relieved = relieved
         """The process's own, while those of the engine are probed in their place."""
+        self.lanes: Lanes | None = None
+        """Further lanes, which execute parts of its collectives."""
+        self.failing: WorkFailed | None = None
+        """Why a lane has failed."""
+        self.replies = engine.replies
+        """To be sent to the application."""
 
     def links(self, now: float) -> list[RankLinkInfo]:
         """Return what this rank exchanges with each other one."""
@@ -121,7 +136,54 @@ class OffloadedCommunicator:
     @property
     def can_read(self) -> bool:
         """Whether it would read a request without waiting for anything else."""
-        return self.is_open and self.readable and self.engine.space > 0
+        most = MAX_WORK_REQUESTS if self.lanes is None else MAX_WORK_REQUESTS - len(self.in_progress)
+        return self.is_open and self.readable and self.engine.space > 0 and most > 0
+
+
+class OffloadedLane:
+    """A further lane of a communicator, in its own queue. `report` tells the first lane what becomes of its parts."""
+
+    __slots__ = ("_touch", "engine", "failing", "is_ending", "report", "streams")
+
+    def __init__(
+        self,
+        engine: CollectiveEngine,
+        streams: Sequence[Stream],
+        report: Callable[[Reply], object],
+        touch: Callable[[OffloadedLane], object],
+    ) -> None:
+        self.engine = engine
+        self.streams = streams
+        self.report = report
+        self._touch = touch
+        self.failing: WorkFailed | None = None
+        """Why it is to fail."""
+        self.is_ending = False
+
+    def begin(self, request: WorkRequest, source: memoryview, result: memoryview, part: LanePart) -> None:
+        """Execute this part of a collective."""
+        try:
+            self.engine.post(request, source, result, part)
+        except ValueError as error:  # the first lane has taken it
+            self.failing = WorkFailed(self.engine.rank, str(error))
+        self._touch(self)
+
+    def stage(self, part: StagedPart) -> None:
+        """Note that a part of a contribution is there."""
+        try:
+            self.engine.stage(part)
+        except ValueError as error:
+            self.failing = WorkFailed(self.engine.rank, str(error))
+        self._touch(self)
+
+    def fail(self, rank: int, text: str) -> None:
+        self.failing = WorkFailed(rank, text)
+        self._touch(self)
+
+    def end(self) -> None:
+        """Close the streams."""
+        self.is_ending = True
+        self._touch(self)
 
 
 class OffloadedCollectives:
@@ -133,19 +195,31 @@ class OffloadedCollectives:
         self._regions = regions
         self._drop = drop
         self._by_fd: dict[int, OffloadedCommunicator] = {}
-        self._by_stream: dict[Stream, OffloadedCommunicator] = {}
-        self._touched: set[OffloadedCommunicator] = set()
+        self._lanes: dict[OffloadedLane, None] = {}
+        """Further lanes of communicators whose work queue is another queue's."""
+        self._by_stream: dict[Stream, OffloadedCommunicator | OffloadedLane] = {}
+        self._touched: set[OffloadedCommunicator | OffloadedLane] = set()
         """Communicators with an event to handle."""
-        self._advanced: list[OffloadedCommunicator] = []
+        self._advanced: list[OffloadedCommunicator | OffloadedLane] = []
         """Communicators with possible replies."""
         self._failures: deque[tuple[float, FailedCommunicatorInfo]] = deque(maxlen=_FAILURES)
         """The latest, with their times."""
         self._local_fault_until = 0.0
+        self._buffer = memoryview(bytearray(MAX_PACKET + 1))
+        """For requests."""
         self.turn: EngineTurns | None = None
         """Moves the blocks of engines in C."""
 
     def __bool__(self) -> bool:
-        return bool(self._by_fd)
+        return bool(self._by_fd or self._lanes)
+
+    @property
+    def _joined(self) -> list[OffloadedCommunicator | OffloadedLane]:
+        return [*self._by_fd.values(), *self._lanes]
+
+    @property
+    def _engines(self) -> list[CollectiveEngine]:
+        return [each.engine for each in self._joined]
 
     @property
     def communicators(self) -> Collection[OffloadedCommunicator]:
@@ -164,7 +238,7 @@ class OffloadedCollectives:
     @property
     def needs_python(self) -> bool:
         """Whether Python is needed in every turn, for what is in progress."""
-        return bool(self._touched) or any(each.engine.needs_python for each in self._by_fd.values())
+        return bool(self._touched) or any(engine.needs_python for engine in self._engines)
 
     def join(
         self,
@@ -173,15 +247,9 @@ class OffloadedCollectives:
         streams: Sequence[Sequence[Stream | None]],
         now: float,
         process: Sequence[Stream | None] = (),
-    ) -> None:
+    ) -> OffloadedCommunicator:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
-        control, data, *messages = (
-            peer_streams({other: s.connection for other, s in enumerate(side) if s and s.connection})
-            for side in streams
-        )
-        pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
-        engine = CollectiveEngine(rank, len(streams[0]), control, data, pairs)
-        own = [stream for stream in chain.from_iterable(streams) if stream is not None]
+        engine, own = _engine_over(rank, streams)
         connections = {
             other: [s.connection for s in (side[other] for side in streams[1:]) if s and s.connection]
             for other in range(len(streams[0]))
@@ -193,17 +261,45 @@ class OffloadedCollectives:
             if s and watched and s.connection and watched.connection and watched.connection.keepalive
         ]
         communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own, connections, relieved, now)
-        for stream in own:
-            stream.offloaded = True
-            self._by_stream[stream] = communicator
         self._by_fd[fd] = communicator
-        if self.turn is not None:
-            self.turn.add_engine(engine.steps.c)
-            engine.steps.move_in_c = self.turn.move_engine
+        self._take_over(communicator)
         self._poller.register(fd, _EDGES)
-        self._touched.add(communicator)
         self.counters.communicators += 1
         log.debug("rank %d of %d joins a communicator", rank, len(streams[0]))
+        return communicator
+
+    def join_lane(
+        self, rank: int, streams: Sequence[Sequence[Stream | None]], report: Callable[[Reply], object]
+    ) -> OffloadedLane:
+        """Add a further lane of a communicator. Raises ValueError for unfit streams."""
+        lane = OffloadedLane(*_engine_over(rank, streams), report, self._touched.add)
+        self._lanes[lane] = None
+        self._take_over(lane)
+        return lane
+
+    def _take_over(self, joined: OffloadedCommunicator | OffloadedLane) -> None:
+        for stream in joined.streams:
+            stream.offloaded = True
+            self._by_stream[stream] = joined
+        if self.turn is not None:
+            self.turn.add_engine(joined.engine.steps.c)
+            joined.engine.steps.move_in_c = self.turn.move_engine
+        self._touched.add(joined)
+
+    def add_lanes(self, communicator: OffloadedCommunicator, others: Sequence[tuple[LaneEngine, Post]]) -> None:
+        """Have these lanes execute parts of a communicator's collectives."""
+        communicator.lanes, communicator.replies = Lanes(others), deque()
+
+    def on_lane_reply(self, communicator: OffloadedCommunicator, lane: int, reply: Reply) -> None:
+        """Take what a further lane reports."""
+        assert communicator.lanes is not None
+        outcome = communicator.lanes.on_reply(lane, reply)
+        if isinstance(outcome, WorkCompletion):
+            communicator.replies.append(outcome)
+        elif outcome is not None:
+            communicator.failing = outcome
+        if self._by_fd.get(communicator.fd) is communicator:
+            self._touched.add(communicator)
 
     def handle(self, fd: int, mask: int) -> bool:
         """Handle an event of epoll; return whether the file descriptor belongs to a communicator."""
@@ -223,47 +319,63 @@ class OffloadedCollectives:
         """Run the engines, between what the node receives and what it sends."""
         if self._local_fault_until and now >= self._local_fault_until:
             self._local_fault_until = 0.0
-            for communicator in self._by_fd.values():
-                communicator.engine.local_fault = ""
-        touched, self._touched = self._touched, set()
-        for communicator in list(self._by_fd.values()):
-            if communicator in touched or communicator.engine.is_busy:
-                self._advance(communicator, now)
+            for engine in self._engines:
+                engine.local_fault = ""
+        touched = set(self._touched)
+        self._touched.clear()
+        for each in self._joined:
+            if each in touched or each.engine.is_busy:
+                self._advance(each, now)
 
     def next_time(self) -> float | None:
         """Return when `advance` has something to do, if nothing happens before."""
         first: float | None = None
-        for communicator in self._by_fd.values():
-            time = communicator.engine.next_time()
+        for engine in self._engines:
+            time = engine.next_time()
             if time is not None and (first is None or time < first):
                 first = time
         return first
 
-    def _advance(self, communicator: OffloadedCommunicator, now: float) -> None:
-        engine = communicator.engine
+    def _advance(self, joined: OffloadedCommunicator | OffloadedLane, now: float) -> None:
+        engine = joined.engine
         try:
-            self._read_requests(communicator, now)
+            if joined.failing is not None:
+                engine.fail(now, joined.failing.rank, joined.failing.text)
+            if isinstance(joined, OffloadedCommunicator):
+                self._read_requests(joined, now)
             engine.advance(now)
         except Exception:
             log.exception("internal error of a collective engine")
             engine.fail(now, engine.rank, f"internal error in the NIC of rank {engine.rank}: its log has details")
-        for each in [each for each in communicator.relieved if each.is_due]:
-            communicator.relieved.remove(each)
-            each.end_relief(now)
-        self._advanced.append(communicator)
+        if isinstance(joined, OffloadedCommunicator):
+            for each in [each for each in joined.relieved if each.is_due]:
+                joined.relieved.remove(each)
+                each.end_relief(now)
+        self._advanced.append(joined)
 
     def report(self, now: float) -> None:
         """Send replies, and end what applications have closed: last in a turn, since what wakes an application may take
         the processor from this one."""
         advanced, self._advanced = self._advanced, []
-        for communicator in advanced:
-            if self._by_fd.get(communicator.fd) is not communicator:
+        for each in advanced:
+            if isinstance(each, OffloadedLane):
+                if each in self._lanes:
+                    self._report_lane(each, now)
                 continue
-            self._report(communicator, now)
-            if not communicator.is_open:
-                self._end(communicator, now)
-            elif communicator.can_read:
-                self._touched.add(communicator)
+            if self._by_fd.get(each.fd) is not each:
+                continue
+            self._report(each, now)
+            if not each.is_open:
+                self._end(each, now)
+            elif each.can_read:
+                self._touched.add(each)
+
+    def _report_lane(self, lane: OffloadedLane, now: float) -> None:
+        """Tell the first lane what is complete, or has failed."""
+        while lane.engine.replies:
+            lane.report(lane.engine.replies.popleft())
+        if lane.is_ending:
+            self._end_lane(lane, now)
 
     # The work queue
 
@@ -271,7 +383,7 @@ class OffloadedCollectives:
         """Read requests while the engine has space for them."""
         while communicator.can_read:
             try:
-                size = communicator.connection.recv_into(_BUFFER, 0, _AT_ONCE)
+                size = communicator.connection.recv_into(self._buffer, 0, _AT_ONCE)
             except BlockingIOError:
                 communicator.readable = False
                 return
@@ -281,7 +393,7 @@ class OffloadedCollectives:
                 communicator.is_open = False
                 return
             try:
-                self._handle(communicator, _BUFFER[:size], now)
+                self._handle(communicator, self._buffer[:size], now)
             except ValueError as error:
                 self.counters.work_requests_malformed += 1
                 rank = communicator.engine.rank
@@ -297,16 +409,24 @@ class OffloadedCollectives:
             raise ValueError(f"not a work request: {error}") from None
         if isinstance(request, CancelRequest):
             engine.cancel(request, now)
+            if communicator.lanes is not None and (call := communicator.lanes.call_of(request.number)):
+                engine.give_up(request, call, now)  # if its own part was complete
         elif engine.failure is not None:
             if isinstance(request, WorkRequest) and len(communicator.at_the_end) < MAX_OPERATIONS:
                 communicator.at_the_end.append(OperationInfo(request.number, header_of(request).describe(), 0.0, 0, 0))
         elif isinstance(request, WorkRequest):
-            size = nbytes(request)
-            engine.post(request, self._memory(*request.source, size), self._memory(*request.result, size))
+            size, lanes = nbytes(request), communicator.lanes
+            memory = self._memory(*request.source, size), self._memory(*request.result, size)
+            part = WHOLE if lanes is None else lanes.part_of(request)
+            engine.post(request, *memory, part)
+            if lanes is not None and part is not WHOLE:
+                lanes.begin(request, *memory)
             communicator.in_progress[request.number] = PostedCollective(now, request)
             self.counters.collectives_posted += 1
         elif isinstance(request, StagedPart):
-            engine.stage(request)
+            own = request if communicator.lanes is None else communicator.lanes.stage(request)
+            if own is not None:
+                engine.stage(own)
         else:
             number, offset = request.memory
             engine.post_message(request, self._memory(number, offset, request.size))
@@ -320,8 +440,10 @@ class OffloadedCollectives:
         return region[offset : offset + size]
 
     def _report(self, communicator: OffloadedCommunicator, now: float) -> None:
-        """Send the engine's replies to the application."""
-        replies = communicator.engine.replies
+        """Send what is complete, or has failed, to the application."""
+        replies = communicator.replies
+        if communicator.lanes is not None:
+            replies.extend(communicator.lanes.merge(communicator.engine.replies))
         try:
             while replies and communicator.is_open:
                 communicator.connection.send(work_queue.encode(replies[0]), _AT_ONCE)
@@ -358,21 +480,42 @@ class OffloadedCollectives:
     # The end
 
     def end(self, stream: Stream, now: float) -> None:
-        """End the communicator of a stream that the application has closed."""
-        self._end(self._by_stream[stream], now)
+        """End the communicator, or the lane, of a stream that the application has closed."""
+        joined = self._by_stream[stream]
+        if isinstance(joined, OffloadedLane):
+            self._end_lane(joined, now)
+        else:
+            self._end(joined, now)
 
     def _end(self, communicator: OffloadedCommunicator, now: float) -> None:
-        self._touched.discard(communicator)
         del self._by_fd[communicator.fd]
-        if self.turn is not None:
-            self.turn.remove_engine(communicator.engine.steps.c)
-        communicator.engine.leave(now)
+        self._leave(communicator, now)
         if communicator.in_progress:
             self._count_failure(communicator, now)
         self.counters.communicators -= 1
         self._poller.unregister(communicator.fd)
-        communicator.connection.close()
-        for stream in communicator.streams:
+        if communicator.lanes is None:
+            communicator.connection.close()
+        else:
+            communicator.lanes.end(communicator.connection.close)
+        self._drop_streams(communicator, now)
+
+    def _end_lane(self, lane: OffloadedLane, now: float) -> None:
+        del self._lanes[lane]
+        self._leave(lane, now)
+        while lane.engine.replies:
+            lane.report(lane.engine.replies.popleft())
+        lane.report(None)
+        self._drop_streams(lane, now)
+
+    def _leave(self, joined: OffloadedCommunicator | OffloadedLane, now: float) -> None:
+        self._touched.discard(joined)
+        if self.turn is not None:
+            self.turn.remove_engine(joined.engine.steps.c)
+        joined.engine.leave(now)
+
+    def _drop_streams(self, joined: OffloadedCommunicator | OffloadedLane, now: float) -> None:
+        for stream in joined.streams:
             stream.offloaded = False
             del self._by_stream[stream]
             self._drop(stream, now)
@@ -387,13 +530,24 @@ class OffloadedCollectives:
     def on_local_stall(self, stalled_s: float, now: float) -> None:
         """Note that this NIC itself stalled: if peers have given it up meanwhile, they are not at fault."""
         self._local_fault_until = now + _LOCAL_FAULT_S
-        for communicator in self._by_fd.values():
-            rank = communicator.engine.rank
-            communicator.engine.local_fault = f"the NIC of rank {rank} stalled for {stalled_s:.1f} s"
+        for engine in self._engines:
+            engine.local_fault = f"the NIC of rank {engine.rank} stalled for {stalled_s:.1f} s"
 
     def stop(self, now: float) -> None:
         """Fail all communicators: the NIC stops."""
+        for engine in self._engines:
+            engine.fail(now, engine.rank, f"the NIC of rank {engine.rank} was stopped")
         for communicator in self._by_fd.values():
-            rank = communicator.engine.rank
-            communicator.engine.fail(now, rank, f"the NIC of rank {rank} was stopped")
+            if communicator.lanes is not None:
+                communicator.lanes.abandon()
             self._report(communicator, now)
+
+
+def _engine_over(rank: int, streams: Sequence[Sequence[Stream | None]]) -> tuple[CollectiveEngine, list[Stream]]:
+    """Return an engine over streams, by kind and rank, and all of these. Raises ValueError for unfit ones."""
+    control, data, *messages = (
+        peer_streams({other: s.connection for other, s in enumerate(side) if s and s.connection}) for side in streams
+    )
+    pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
+    engine = CollectiveEngine(rank, len(streams[0]), control, data, pairs)
+    return engine, [stream for stream in chain.from_iterable(streams) if stream is not None]

@@ -15,23 +15,26 @@ from softnic.ipc.collectives_info import (
     QueryCollectives,
     RankLinkInfo,
 )
-from softnic.link.emulation import EmulatedLink
-from softnicd.collectives import OffloadedCollectives, OffloadedCommunicator
+from softnicd.collectives import OffloadedCommunicator
 from softnicd.config import Config
 from softnicd.process_monitor import process_of
+from softnicd.queues import Queues
 
 
 class CollectivesReport:
-    """Answers for a NIC. `link` is its emulated link, if there is one."""
+    """Answers for a NIC."""
 
-    def __init__(self, config: Config, offloaded: OffloadedCollectives, link: EmulatedLink | None) -> None:
+    def __init__(self, config: Config, queues: Queues) -> None:
         self._config = config
-        self._offloaded = offloaded
-        self._link = link
+        self._queues = queues
 
     def answer(self, _request: QueryCollectives, _fd: int | None, _client: object) -> CollectivesInfo:
         """Return what is known now."""
-        now = time.monotonic()
+        with self._queues.held():
+            return self._info(time.monotonic())
+
+    def _info(self, now: float) -> CollectivesInfo:
+        links = [queue.link.emulated for queue in self._queues]
         emulation = self._config.emulation_spec
         return CollectivesInfo(
             now,
@@ -41,13 +44,14 @@ class CollectivesReport:
             time.process_time(),
             _waited_s(),
             None if emulation is None else emulation.rate_bps,
-            0 if self._link is None else self._link.queued_bytes,
+            sum(link.queued_bytes for link in links if link is not None),
             self._communicators(now),
-            self._offloaded.failures(now),
+            [failure for queue in self._queues for failure in queue.streams.offloaded.failures(now)],
         )
 
     def _communicators(self, now: float) -> list[CommunicatorInfo]:
-        busy_first = sorted(self._offloaded.communicators, key=lambda each: not each.in_progress)
+        communicators = [each for queue in self._queues for each in queue.streams.offloaded.communicators]
+        busy_first = sorted(communicators, key=lambda each: not each.in_progress)
         left, found = MAX_LINKS, []
         for communicator in busy_first[:MAX_COMMUNICATORS]:
             links = _chosen(communicator.links(now), left)

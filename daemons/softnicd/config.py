@@ -82,6 +82,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     poll: str = ""
     """After a turn the NIC polls its sockets for this time before it sleeps, which shortens round trips on hosts with a
     core to spare; empty: it sleeps at once."""
+    queues: Annotated[int, Meta(ge=1, le=8)] = 1
+    """Queues, each with a thread of its own, for hosts with cores to spare. A stream is on one of them. A NIC with a
+    key, or of a kernel, has one."""
     seed: int | None = None
     """Seed of all random numbers, for runs that repeat; None: the operating system's. Initial sequence numbers and SYN
     cookies can be computed from the seed: use it in tests only."""
@@ -285,6 +288,8 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--watchdog", metavar="TIME", help=text)
     text = "poll for this time after each turn before sleeping, while a core is free: quicker answers (off)"
     flags.add_argument("--poll", metavar="TIME", help=text)
+    text = "queues, each with a thread of its own, for hosts with cores to spare (1)"
+    flags.add_argument("--queues", type=int, metavar="N", help=text)
     text = "seed of all random numbers, for tests: others can predict them (the system's generator)"
     flags.add_argument("--seed", type=int, help=text)
     text = "another node, and the UDP address of its NIC; may be repeated"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -53,13 +54,14 @@ class _Topic:
 
 
 class EventLog:
-    """The events of one NIC. `clock` returns seconds since 1970."""
+    """The events of one NIC, from any of its threads. `clock` returns seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.counters = FaultCounters()
         self._clock = clock
         self._events: deque[NicEvent] = deque(maxlen=MAX_EVENTS)
         self._topics: dict[str, _Topic] = {}
+        self._lock = threading.RLock()
 
     @property
     def events(self) -> list[NicEvent]:
@@ -69,35 +71,39 @@ class EventLog:
     def record(self, text: str, level: int = logging.WARNING, topic: str = "") -> None:
         """Records an event. The same text as the last event's increments that event's count."""
         text = printable(text[:MAX_TEXT])
-        last = self._events[-1] if self._events else None
-        if last is not None and last.text == text:
-            self._events[-1] = NicEvent(self._clock(), text, last.count + 1)
-        else:
-            self._events.append(NicEvent(self._clock(), text))
+        with self._lock:
+            last = self._events[-1] if self._events else None
+            is_new = last is None or last.text != text
+            if last is None or is_new:
+                self._events.append(NicEvent(self._clock(), text))
+            else:
+                self._events[-1] = NicEvent(self._clock(), text, last.count + 1)
+        if is_new:
             log.log(level, "%s", text, extra={"topic": topic})
 
     def record_limited(self, topic: str, text: str, level: int = logging.WARNING) -> None:
         """Records an event unless its topic (a plural: `peers lost`) has had BURST lines in this interval."""
-        self.flush_topics()
-        state = self._topics.setdefault(topic, _Topic(self._clock()))
-        if state.written < BURST:
-            state.written += 1
-            self.record(text, level, topic)
-        else:
-            state.omitted += 1
-            state.last_omitted = text
+        with self._lock:
+            self.flush_topics()
+            state = self._topics.setdefault(topic, _Topic(self._clock()))
+            if state.written < BURST:
+                state.written += 1
+                self.record(text, level, topic)
+            else:
+                state.omitted += 1
+                state.last_omitted = text
 
     def flush_topics(self) -> None:
         """Records the number of omitted lines for each topic whose interval is over. Call it periodically."""
         now = self._clock()
-        for topic, state in list(self._topics.items()):
-            if 0 <= now - state.began < INTERVAL_S:
-                continue
-            del self._topics[topic]
-            if state.omitted:
-                elapsed_s = now - state.began
-                text = f"{topic}: {state.omitted} more in {elapsed_s:.0f} s, the last: {state.last_omitted}"
-                self.record(text, topic=topic)
+        with self._lock:
+            over = [each for each, state in self._topics.items() if not 0 <= now - state.began < INTERVAL_S]
+            for topic in over:
+                state = self._topics.pop(topic)
+                if state.omitted:
+                    elapsed_s = now - state.began
+                    text = f"{topic}: {state.omitted} more in {elapsed_s:.0f} s, the last: {state.last_omitted}"
+                    self.record(text, topic=topic)
 
     def started(self, ip: str, took_over: bool) -> None:
         """Records the start. `took_over`: an earlier NIC left its control socket behind."""
@@ -124,11 +130,12 @@ class EventLog:
         if topic:
             self.record_limited(topic, text)
             return
-        before = next((event for event in self._events if event.text == text), None)
-        if before is not None:
-            self._events.remove(before)
-            self._events.append(before)
-        self.record(text)
+        with self._lock:
+            before = next((event for event in self._events if event.text == text), None)
+            if before is not None:
+                self._events.remove(before)
+                self._events.append(before)
+            self.record(text)
 
     def internal_error(self, text: str) -> None:
         """Records an unexpected exception. Call it in the `except` block: the log gets the traceback."""

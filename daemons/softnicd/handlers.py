@@ -10,6 +10,7 @@ import errno
 import ipaddress
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
@@ -29,7 +30,6 @@ Handler = Callable[[Any, int | None, object], control.Reply]
 class ControlledNic(Protocol):
     """A NIC as these handlers see it."""
 
-    capture: CaptureHook
     event_log: EventLog
 
     def now(self) -> float: ...
@@ -43,6 +43,9 @@ class ControlledNic(Protocol):
         """The statistics without streams, communicators and events."""
 
     def stream_infos(self, after: int, limit: int) -> list[control.StreamInfo]: ...
+
+    def capture(self, queue: int) -> AbstractContextManager[CaptureHook]:
+        """The captures of a queue, which stands still. Raises OSError (EINVAL)."""
 
     def add_peer(self, ip: int, address: tuple[str, int]) -> None: ...
 
@@ -114,13 +117,14 @@ class ControlHandlers:
     def _capture(self, request: control.Capture, fd: int | None, _client: object) -> control.Done:
         if fd is None:
             raise OSError(errno.EINVAL, "a capture needs a file descriptor to write to")
-        self._nic.capture.start(
-            fd,
-            self._nic.now(),
-            host_interface=request.host_interface,
-            wire_interface=request.wire_interface,
-            snaplen=request.snaplen,
-        )
+        with self._nic.capture(request.queue) as capture:
+            capture.start(
+                fd,
+                self._nic.now(),
+                host_interface=request.host_interface,
+                wire_interface=request.wire_interface,
+                snaplen=request.snaplen,
+            )
         return control.Done()
 
     def _add_peer(self, request: control.AddPeer, _fd: int | None, _client: object) -> control.Done:

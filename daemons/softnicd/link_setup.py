@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import time
+from dataclasses import dataclass
 from typing import Protocol
 
 from softnic import codecs
+from softnic._native import lib
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
-from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation import EmulatedLink, SharedBottleneck
 from softnic.link.rate_limited_log import Log
+from softnic.link.sockets import Address
 from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
@@ -28,32 +34,88 @@ class Drainable(Protocol):
     def next_time(self) -> float | None: ...
 
 
-def open_wire(config: Config, log: Log) -> VxlanLink:
-    """Opens the UDP socket to the peers. `log` takes its lines for the event log. Raises OSError."""
+def open_wire(config: Config, log: Log, address: Address | None = None) -> VxlanLink:
+    """Opens the UDP socket to the peers, at `address` to share it with other queues. `log` takes its lines for the
+    event log. Raises OSError."""
     key = config.network_key
     return VxlanLink(
-        config.wire_address,
+        address or config.wire_address,
         {mac_of(ip): address for ip, address in config.peer_addresses.items()},
         vni=config.vni,
         mtu=config.mtu,
         encryption=None if key is None else EncryptionSettings(key, mac_of(config.address)),
+        shared=address is not None,
         log=log,
     )
 
 
-def random_source(seed: int | None) -> random.Random:
-    """The source of a NIC's random numbers: the operating system, or a generator with a seed.
+def open_wires(config: Config, log: Log) -> list[VxlanLink]:
+    """Opens the socket of each queue: as many as are configured, where the kernel steers datagrams to them, else one.
+
+    Raises OSError.
+    """
+    alone = open_wire(config, log)  # it finds out whether the port is free, which sockets that share it do not
+    if config.queues == 1:
+        return [alone]
+    if config.tap or config.key:
+        kind = "TAP device" if config.tap else "key"
+        log(f"a NIC with a {kind} has one queue: queues = {config.queues} has no effect")
+        return [alone]
+    address = alone.address
+    alone.close()
+    wires: list[VxlanLink] = []
+    try:
+        wires.extend(open_wire(config, log, address) for _ in range(config.queues))
+        error = -lib.sn_steer(wires[0].fileno(), len(wires))
+    except OSError as why:
+        error = why.errno or errno.EIO
+    if not error:
+        return wires
+    for wire in wires:
+        wire.close()
+    log(f"this system does not steer datagrams to queues ({os.strerror(error)}): the NIC has one queue")
+    return [open_wire(config, log)]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLink:
+    """The wire side of a queue: its node's frames pass `whole`, the emulation, if there is one, and the wire."""
+
+    wire: VxlanLink
+    emulated: EmulatedLink | None
+    whole: CapturedLink
+    capture: CaptureHook
+
+
+def open_links(config: Config, log: Log, rng: random.Random) -> list[QueueLink]:
+    """Opens the wire side of each queue. Raises OSError."""
+    links = []
+    epoch_ns = time.time_ns() - time.monotonic_ns()
+    wires = open_wires(config, log)
+    shared = SharedBottleneck(len(wires)) if len(wires) > 1 else None
+    for wire in wires:
+        link, capture = emulated(config, wire, rng, shared), CaptureHook(config.address, epoch_ns)
+        links.append(QueueLink(wire, link, CapturedLink(link or wire, capture), capture))
+    return links
+
+
+def random_source(seed: int | None, queue: int = 0) -> random.Random:
+    """The source of random numbers of a NIC, or of one of its queues: the operating system, or a generator with a seed.
 
     Initial sequence numbers and SYN cookies are keyed from it, and local port numbers, which peers see, are drawn from
     it. The state of a generator can be reconstructed from its visible output, and with it the keys.
     """
-    return random.SystemRandom() if seed is None else random.Random(seed)
+    if seed is None:
+        return random.SystemRandom()
+    return random.Random(f"{seed} of queue {queue}" if queue else seed)
 
 
-def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> EmulatedLink | None:
+def emulated(
+    config: Config, wire: VxlanLink, rng: random.Random, shared: SharedBottleneck | None = None
+) -> EmulatedLink | None:
     """The configured link emulation in front of the wire; None: there is none."""
     spec = config.emulation_spec
-    return None if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
+    return None if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64), shared=shared)
 
 
 def drain(drainable: Drainable) -> None:
@@ -70,7 +132,7 @@ def codec_numbers(bitmap: int | None) -> list[int] | None:
 
 
 def nic_info(
-    config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int, metrics: tuple[str, int]
+    config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int, metrics: tuple[str, int], queues: int = 1
 ) -> control.NicInfo:
     """A NIC's description of itself. `unacknowledged` counts connections with unacknowledged data."""
     emulation = config.emulation_spec
@@ -90,4 +152,5 @@ def nic_info(
         config.congestion,
         config.tap,
         metrics,
+        queues,
     )

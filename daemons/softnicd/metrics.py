@@ -105,6 +105,15 @@ _PEERS: dict[str, tuple[str, str, str]] = {
     "softnic_peer_unread_bytes": ("Bytes from a node that applications have not read.", "bytes", "receive_queue"),
     "softnic_peer_rtt_seconds": ("Mean of the connections' smoothed round-trip times.", "seconds", "srtt"),
 }
+_QUEUES: dict[str, tuple[str, str, str]] = {
+    "softnic_queue_transmit_wire_bytes": ("Ethernet bytes of the frames that a queue sent.", "bytes", "tx_wire_bytes"),
+    "softnic_queue_receive_wire_bytes": (
+        "Ethernet bytes of the frames that a queue received.",
+        "bytes",
+        "rx_wire_bytes",
+    ),
+    "softnic_queue_cpu_seconds": ("CPU time of a queue's thread.", "seconds", "cpu"),
+}
 _PREFIXES = {
     "rx_drop_": "receive",
     "tx_drop_": "transmit",
@@ -187,6 +196,9 @@ class Exposition:
         states: Mapping[str, int] = {"ESTABLISHED": 0, "LISTEN": 0, **nic.totals.states}
         samples = [("softnic_streams", {"state": state}, count) for state, count in states.items()]
         self._add("softnic_streams", "gauge", "Connections by state, and listening streams.", samples)
+        for name, (about, unit, field) in _QUEUES.items():
+            values = [(f"{name}_total", {"queue": str(each.queue)}, getattr(each, field)) for each in nic.queues]
+            self._add(name, "counter", about, values, unit)
         for name, (about, unit, field) in _PEERS.items():
             values = [(name, {"peer": peer.address or "other"}, getattr(peer, field)) for peer in nic.totals.peers]
             self._add(name, "gauge", about, values, unit)

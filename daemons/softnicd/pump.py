@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import select
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from softnic.capture.captured_link import CapturedLink
 from softnic.capture.hook import CaptureHook
 from softnic.ipc.control import NicInfo, NicStats, StreamInfo
-from softnic.ipc.snapshot import CollectiveTotals, StreamTotals
+from softnic.ipc.snapshot import CollectiveTotals, QueueTotals, StreamTotals
 from softnic.nic.adaptive_codec import Stopwatch
 from softnic.nic.nic import NicOptions
 from softnic.packet import ipv4
@@ -29,7 +28,7 @@ from softnicd.config import Config
 from softnicd.control_server import ControlServer
 from softnicd.event_log import EventLog
 from softnicd.handlers import ControlHandlers
-from softnicd.link_setup import emulated, open_wire, random_source
+from softnicd.link_setup import open_links, random_source
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.snapshots import ProcessStatistics
 
@@ -57,11 +56,9 @@ class Pump(ABC):
         self.metrics_address = ("", 0)
         """Of metrics over HTTP; port 0: none are served."""
         self._random = random_source(config.seed)
-        self._wire = open_wire(config, self.event_log.record)
-        self._wire_fd = self._wire.fileno()
-        self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
-        self._emulated = emulated(config, self._wire, self._random)
-        self._link = CapturedLink(self._emulated or self._wire, self.capture)
+        self._links = open_links(config, self.event_log.record, self._random)
+        self._wire = self._links[0].wire
+        """Of the first queue, or of the only one."""
         self.server: ControlServer
 
     def _serve(
@@ -69,8 +66,6 @@ class Pump(ABC):
     ) -> None:
         """Opens the control socket and starts the turns. Raises OSError."""
         self.server = ControlServer(self.config.control, handlers, on_disconnect, self.event_log, loop)
-        self._selector.epoll.register(self._wire_fd, select.EPOLLIN)
-        self._wire.readable = False
         self._selector.turn = self.turn
         self.event_log.started(self.config.ip, self.server.took_over)
 
@@ -111,7 +106,8 @@ class Pump(ABC):
             self._metrics.close()
         self._selector.turn, self._selector.due = None, NEVER
         self._stop(self.now())
-        self._link.close()
+        for link in self._links:
+            link.whole.close()
 
     def add_peer(self, ip: int, address: tuple[str, int]) -> None:
         """Raises OSError."""
@@ -119,7 +115,25 @@ class Pump(ABC):
             raise OSError(errno.EINVAL, f"{ipv4.text(ip)} is this NIC's own address")
         if self._wire.peer_count >= MAX_PEERS:
             raise OSError(errno.ENOBUFS, f"the NIC has {MAX_PEERS} peers already")
-        self._wire.add_peer(mac_of(ip), address)
+        for queue, link in enumerate(self._links):
+            with self._held(queue):
+                link.wire.add_peer(mac_of(ip), address)
+
+    @contextmanager
+    def capture(self, queue: int) -> Iterator[CaptureHook]:
+        """The captures of a queue, which stands still. Raises OSError (EINVAL)."""
+        if not 0 <= queue < len(self._links):
+            raise OSError(errno.EINVAL, f"the NIC has queues 0 to {len(self._links) - 1}, and no queue {queue}")
+        with self._held(queue):
+            yield self._links[queue].capture
+
+    def _held(self, _queue: int) -> AbstractContextManager[None]:
+        """A queue stands still: by itself, as long as a request is answered, if its turns are this loop's."""
+        return nullcontext()
+
+    def has_gone_on(self) -> bool:
+        """Whether what does not run on this loop has gone on since the last call."""
+        return True
 
     def names(self) -> dict[str, str]:
         return self.config.names
@@ -162,6 +176,7 @@ class Pump(ABC):
             process=self._process.info(self.now()),
             totals=totals,
             collectives=self.collective_totals(),
+            queues=self.queue_totals(),
         )
 
     @abstractmethod
@@ -175,6 +190,10 @@ class Pump(ABC):
     def collective_totals(self) -> CollectiveTotals:
         """Sums over the collectives in progress."""
         return CollectiveTotals()
+
+    def queue_totals(self) -> list[QueueTotals]:
+        """What each queue does, where there are any."""
+        return []
 
     @abstractmethod
     def stream_infos(self, after: int, limit: int) -> list[StreamInfo]:

@@ -65,7 +65,8 @@ def _peers(totals: FlowTotals) -> list[PeerTotals]:
     ]
 
 
-def collective_totals(offloaded: OffloadedCollectives, now: float) -> CollectiveTotals:
+def collective_totals(of_queues: Sequence[OffloadedCollectives], now: float) -> CollectiveTotals:
     """The sums over the collectives of all communicators."""
-    began = [posted.time for communicator in offloaded.communicators for posted in communicator.in_progress.values()]
+    communicators = [communicator for each in of_queues for communicator in each.communicators]
+    began = [posted.time for communicator in communicators for posted in communicator.in_progress.values()]
     return CollectiveTotals(len(began), now - min(began) if began else 0.0)

@@ -31,7 +31,7 @@ class StallWatchdog:
         self._bounds = ffi.new("sn_watchdog_bounds *", [_ms(stopped_s), _ms(hung_s)])
         self._messages = (
             f"softnicd {name}: it was stopped, and its applications waited for it: it ends now\n".encode(),
-            f"softnicd {name}: its event loop has hung for {hung_s or 0:g} s: it ends now\n".encode(),
+            f"softnicd {name}: its event loop, or a queue, has hung for {hung_s or 0:g} s: it ends now\n".encode(),
         )
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._heartbeat = ffi.from_buffer("uint64_t *", self._memory)
@@ -46,12 +46,16 @@ class StallWatchdog:
         if self._bounds.stopped_ms or self._bounds.silent_ms:
             self._pid = max(0, lib.sn_stall_watchdog(self._heartbeat, self._bounds, *self._messages))
 
-    def run_on(self, loop: asyncio.AbstractEventLoop, record: Callable[[str], None]) -> None:
-        """Sends heartbeats from this loop and restarts the process when it ends. `record` takes lines for the log."""
-        self._heartbeat[0] += 1
+    def run_on(
+        self, loop: asyncio.AbstractEventLoop, record: Callable[[str], None], goes_on: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Sends heartbeats from this loop, while `goes_on` returns that all else does, and restarts the process when it
+        ends. `record` takes lines for the log."""
+        if goes_on():
+            self._heartbeat[0] += 1
         if self._bounds.stopped_ms or self._bounds.silent_ms:
             self._supervise(loop.time(), record)
-        self._timer = loop.call_later(HEARTBEAT_S, self.run_on, loop, record)
+        self._timer = loop.call_later(HEARTBEAT_S, self.run_on, loop, record, goes_on)
 
     def stop_heartbeat(self) -> None:
         """Sends the last heartbeat: the loop is about to end."""

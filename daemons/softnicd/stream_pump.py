@@ -10,19 +10,21 @@ import errno
 import logging
 import select
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from softnic.nic.node import Node
 from softnic.packet import ipv4
 from softnic.tcp.connection import Closed, Connection, Established, Readable, Writable
 from softnic.tcp.events import EchoReply
-from softnic.tcp.listener import AcceptReady
+from softnic.tcp.listener import AcceptReady, Listener
 from softnic.tcp.liveness import PeerFound, PeerLost
 from softnic.tcp.state import State
-from softnicd.collectives import OffloadedCollectives
+from softnicd.collectives import OffloadedCollectives, OffloadedCommunicator
 from softnicd.event_log import EventLog
 from softnicd.inherited import identity
+from softnicd.lanes import LaneEngine, Post, Reply
 from softnicd.regions import Regions
 from softnicd.stream_table import StreamTable
 from softnicd.streams import Stream
@@ -37,7 +39,8 @@ log = logging.getLogger("softnicd")
 
 
 class StreamPump:
-    """The streams of a NIC. `now` is its clock, `first` the number before that of its first stream."""
+    """The streams of a queue. `now` is its clock, `numbers` has those of its streams, and it calls functions that are
+    `post`ed to it between two turns."""
 
     def __init__(
         self,
@@ -46,11 +49,20 @@ class StreamPump:
         regions: Regions,
         event_log: EventLog,
         now: Callable[[], float],
-        first: int,
+        numbers: Iterator[int],
+        post: Callable[[Callable[[], object]], None],
     ) -> None:
         self.host = node.host
         self.now = now
-        self.table = StreamTable(node, poller, first)
+        self.post = post
+        self.queues: Sequence[StreamPump] = (self,)
+        """The streams of all queues of the NIC."""
+        self.candidates: Callable[[tuple[int, int], int, int, int], Iterable[int]] = lambda _to, _lane, *ports: range(
+            *ports
+        )
+        """Returns the local ports, from the third to before the fourth number, that a connection to an address may have
+        in this queue and on a lane (-1: any)."""
+        self.table = StreamTable(node, poller, numbers)
         self.offloaded = OffloadedCollectives(poller, regions, self.drop)
         self.retry_at: float | None = None
         """When connections are handed over again, after file descriptors ran out."""
@@ -84,8 +96,12 @@ class StreamPump:
             stream.readable = True
             self.pulling.add(stream)
         if mask & select.EPOLLOUT:
-            if stream.listener is not None:
+            if stream.listens:
                 self._hand_over(stream)
+                for other in self.queues:
+                    listener = other.table.listeners.get(stream)
+                    if other is not self and listener is not None and listener.queue:
+                        other.post(partial(other._hand_over, stream))
             else:
                 stream.push()
                 if stream.failed and not stream.blocked:
@@ -170,21 +186,52 @@ class StreamPump:
         inward = ipv4.is_loopback(ip) or ipv4.is_loopback(stream.ip)
         stream.loopback = (stream.ip or LOOPBACK, ip) if inward else None
         stream.write_blocker = stream.unread()
-        self.table.attach(stream, self.host.connect(own if ipv4.is_loopback(ip) else ip, port, now, stream.port))
+        there = own if ipv4.is_loopback(ip) else ip, port
+        candidates = partial(self.candidates, there, stream.settings.lane)
+        self.table.attach(stream, self.host.connect(*there, now, stream.port, candidates))
         stream.apply(now)
         log.debug("stream %d connects to %s:%d", stream.number, ipv4.text(target[0]), target[1])
 
     def listen(self, stream: Stream, backlog: int) -> None:
-        """Raises OSError."""
-        listener = self.host.listen(stream.ip, stream.port, backlog, self.now(), stream.unaccepted)
-        stream.listen(listener)
+        """Listens in all queues, which stand still. Raises OSError."""
+        listeners: list[Listener] = []
+
+        def unaccepted_beside(index: int) -> int:
+            beside = listeners[:index] + listeners[index + 1 :]
+            return stream.unaccepted() + sum(len(each.queue) for each in beside)
+
+        try:
+            for index, each in enumerate(self.queues):
+                unaccepted = partial(unaccepted_beside, index)
+                listeners.append(each.host.listen(stream.ip, stream.port, backlog, self.now(), unaccepted))
+                each.table.add_listener(stream, listeners[index])
+        except OSError:
+            for each in self.queues:
+                each._stop_listening(stream)
+            raise
+        stream.listen(listeners)
         stream.apply(self.now())
-        self.table.by_listener[listener] = stream
         log.debug("stream %d listens at port %d", stream.number, stream.port)
+
+    def move(self, stream: Stream, other: StreamPump) -> None:
+        """Makes a stream without a connection one of another queue, while both stand still."""
+        self.pulling.discard(stream)
+        self.table.move(stream, other.table)
+
+    def _stop_listening(self, stream: Stream) -> None:
+        """Closes the listener of a stream in this queue."""
+        listener = self.table.remove_listener(stream)
+        if listener is not None:
+            listener.close(self.now())
+
+    def _stop_listening_for(self, stream: Stream, owner: StreamPump) -> None:
+        """Closes the listener here of another queue's stream, whose file descriptor may then be closed."""
+        self._stop_listening(stream)
+        owner.post(stream.let_go)
 
     def _hand_over(self, listening: Stream) -> None:
         """Hands an application the connections that it is ready to accept."""
-        listener = listening.listener
+        listener = self.table.listeners.get(listening)
         while listener is not None and (connection := self._acceptable(listening)) and listening.takes_connection():
             try:
                 if self.table.full:
@@ -207,6 +254,10 @@ class StreamPump:
                     peer = stream.loopback[1] if stream.loopback else connection.peer[0]
                     stream.introduce((peer, connection.peer[1]), listening)
                     listening.send_accepted(application_end)
+                except BlockingIOError:  # another queue was first: the next event of the listening stream has it go on
+                    self.table.withdraw(stream)
+                    listener.queue.appendleft(connection)
+                    return
                 except OSError:  # the application has closed its end meanwhile
                     connection.abort(now)
                     self.drop(stream, now)
@@ -221,15 +272,14 @@ class StreamPump:
         connection, listening = stream.connection, stream.accepted_at
         assert connection is not None
         assert listening is not None
-        assert listening.listener is not None
         self.pulling.discard(stream)
         self.table.withdraw(stream)
-        listening.listener.queue.appendleft(connection)
+        self.table.listeners[listening].queue.appendleft(connection)
         self._hand_over(listening)
 
     def _acceptable(self, listening: Stream) -> Connection | None:
         """Returns the first connection that may be accepted: with TCP_DEFER_ACCEPT, one that has data."""
-        listener, defer_s = listening.listener, listening.settings.defer_accept_s
+        listener, defer_s = self.table.listeners.get(listening), listening.settings.defer_accept_s
         if listener is None or not listener.queue:
             return None
         if not defer_s:
@@ -252,8 +302,6 @@ class StreamPump:
         if stream.was_not_accepted:
             self._offer_again(stream)
             return
-        if stream.listener is not None:
-            stream.listener.close(now)
         stream.close_connection(now)
         self.drop(stream, now)
 
@@ -282,10 +330,24 @@ class StreamPump:
     def drop(self, stream: Stream, now: float) -> None:
         """Removes a stream that is over."""
         self.pulling.discard(stream)
+        if stream.listens:
+            self._stop_listening(stream)
+            others = [each for each in self.queues if each is not self]
+            stream.users = len(others)
+            for each in others:
+                each.post(partial(each._stop_listening_for, stream, self))
         if stream.port:
-            self.host.release(stream.port)
+            self._release(stream.port)
         self.table.drop(stream, now)
         log.debug("stream %d is over", stream.number)
+
+    def _release(self, port: int) -> None:
+        """Releases a reserved port, in the queue that reserves them."""
+        first = self.queues[0]
+        if first is self:
+            self.host.release(port)
+        else:
+            first.post(partial(first.host.release, port))
 
     def abort_all(self, now: float) -> None:
         """Resets all connections."""
@@ -300,10 +362,28 @@ class StreamPump:
     # -- collectives -----------------------------------------------------------------------------------------------
 
     def join(
-        self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]], process: Sequence[Stream | None] = ()
+        self,
+        fd: int,
+        rank: int,
+        streams: Sequence[Sequence[Stream | None]],
+        process: Sequence[Stream | None] = (),
+        lanes: Sequence[tuple[StreamPump, Sequence[Sequence[Stream | None]]]] = (),
     ) -> None:
-        """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""
-        for stream in chain.from_iterable(streams):
+        """Hands streams to a collective engine, and those of further lanes to one of their own queue (control.Join).
+
+        Raises OSError and ValueError.
+        """
+        for stream in chain.from_iterable([*streams, *chain.from_iterable(theirs for _, theirs in lanes)]):
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
-        self.offloaded.join(fd, rank, streams, self.now(), process)
+        communicator = self.offloaded.join(fd, rank, streams, self.now(), process)
+        others: list[tuple[LaneEngine, Post]] = []
+        for number, (pump, theirs) in enumerate(lanes, 1):
+            report = partial(self._post_lane_reply, communicator, number)
+            others.append((pump.offloaded.join_lane(rank, theirs, report), pump.post))
+        if others:
+            self.offloaded.add_lanes(communicator, others)
+
+    def _post_lane_reply(self, communicator: OffloadedCommunicator, lane: int, reply: Reply) -> None:
+        """Have this queue, whose communicator it is, learn what a further lane reports."""
+        self.post(partial(self.offloaded.on_lane_reply, communicator, lane, reply))

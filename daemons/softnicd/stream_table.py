@@ -7,6 +7,7 @@ import math
 import select
 import socket
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -52,12 +53,12 @@ class Ports(Protocol):
 
 
 class StreamTable:
-    """All streams of a NIC. `first` is the number before that of the first stream."""
+    """All streams of a queue. `numbers` has those of further ones."""
 
-    def __init__(self, node: Node, poller: select.epoll, first: int) -> None:
+    def __init__(self, node: Node, poller: select.epoll, numbers: Iterator[int]) -> None:
         self._node = node
         self._poller = poller
-        self._last = first
+        self.numbers = numbers
         self._closed: OrderedDict[int, _Closed] = OrderedDict()
         self._lingering: dict[Connection, _Closed] = {}
         """Those of them whose connection lives on."""
@@ -65,7 +66,11 @@ class StreamTable:
         self.by_fd: dict[int, Stream] = {}
         self.by_connection: dict[Connection, Stream] = {}
         self.by_listener: dict[Listener, Stream] = {}
+        """The listening streams, those of other queues too, by the listener here."""
+        self.listeners: dict[Stream, Listener] = {}
         self.ports: Ports | None = None
+        self.queue = 0
+        """Number of the queue."""
 
     @property
     def full(self) -> bool:
@@ -74,12 +79,36 @@ class StreamTable:
     def get(self, number: int) -> Stream | None:
         return self.streams.get(number)
 
+    def knows(self, number: int) -> bool:
+        """Whether it has this stream, or remembers it."""
+        return number in self.streams or number in self._closed
+
     def add(self, fd: int, settings: Settings | None = None) -> Stream:
         """Adds a stream, which owns the file descriptor from now on."""
-        self._last += 1
-        stream = Stream(self._last, socket.socket(fileno=fd), self._poller, settings or Settings())
+        stream = Stream(next(self.numbers), socket.socket(fileno=fd), self._poller, settings or Settings())
         self.streams[stream.number] = self.by_fd[fd] = stream
         return stream
+
+    def move(self, stream: Stream, other: StreamTable) -> None:
+        """Makes a stream without connection and listener one of another queue."""
+        fd = stream.socket.fileno()
+        self._poller.unregister(fd)
+        del self.streams[stream.number]
+        del self.by_fd[fd]
+        other.streams[stream.number] = other.by_fd[fd] = stream
+        stream.watch(other._poller)
+
+    def add_listener(self, stream: Stream, listener: Listener) -> None:
+        """Notes the listener here of a stream of this queue or another one."""
+        self.by_listener[listener] = stream
+        self.listeners[stream] = listener
+
+    def remove_listener(self, stream: Stream) -> Listener | None:
+        """Forgets the listener of a stream, which is returned if there was one."""
+        listener = self.listeners.pop(stream, None)
+        if listener is not None:
+            del self.by_listener[listener]
+        return listener
 
     def attach(self, stream: Stream, connection: Connection) -> None:
         """Sets the connection of a stream."""
@@ -144,8 +173,7 @@ class StreamTable:
         del self.by_fd[stream.socket.fileno()]
         if stream.connection is not None:
             self.by_connection.pop(stream.connection, None)
-        if stream.listener is not None:
-            self.by_listener.pop(stream.listener, None)
+        self.remove_listener(stream)
 
     def status(self, number: int, now: float, clear: bool) -> StreamInfo | None:
         """The state of a stream, closed ones included. `clear` removes the pending error: it is reported once."""
@@ -199,7 +227,7 @@ class StreamTable:
         if stream.failure is not None:
             return stream.failure
         if connection is None:
-            state = "BOUND" if stream.listener is None else "LISTEN"
+            state = "LISTEN" if stream.listens else "BOUND"
             local = (ipv4.text(stream.ip), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
         tcp, unread = connection.info(now), stream.unread()
@@ -233,6 +261,7 @@ class StreamTable:
             closed=stream.hung_up,
             sent_codecs=self._sent_codecs(connection),
             notsent=tcp.notsent + unread,
+            queue=self.queue,
         )
 
     def _codec(self, stream: Stream) -> str:

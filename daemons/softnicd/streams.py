@@ -20,6 +20,7 @@ import select
 import socket
 import struct
 import termios
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softnic._fields import PortFields
@@ -49,7 +50,6 @@ _SCRATCH = bytearray(READ_BYTES)
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _DONTWAIT = socket.MSG_DONTWAIT
 """In addition to O_NONBLOCK, which an application that kept a copy of the file descriptor could clear."""
-_INT = array.array("i", [0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Settings:
     tos: int = 0
     codec: str = ""
     blocks: int = 0
+    lane: int = -1
+    """Of a connection that this end opens; -1: any."""
     nodelay: int = 0
     keepalive: int = 0
     keepalive_idle_s: int = KEEPALIVE_IDLE_S
@@ -114,7 +116,7 @@ class Stream(PortFields):
         "failure",
         "identity",
         "ip",
-        "listener",
+        "listeners",
         "loopback",
         "mark_memory",
         "pid",
@@ -122,6 +124,7 @@ class Stream(PortFields):
         "port",
         "settings",
         "socket",
+        "users",
     )
 
     number: int
@@ -153,7 +156,6 @@ class Stream(PortFields):
         self.number = number
         self.fd = end.fileno()
         self.socket = end
-        self.poller = poller
         self.settings = settings
         self.ip = 0
         self.port = 0
@@ -165,7 +167,10 @@ class Stream(PortFields):
         self.pid = 0
         """Of the application that opened it, or that listens, for an accepted stream. 0: not known."""
         self.connection: Connection | None = None
-        self.listener: Listener | None = None
+        self.listeners: Sequence[Listener] = ()
+        """Of a listening stream, one in each queue of the NIC."""
+        self.users = 0
+        """Other queues that may still hand connections over by its file descriptor, once it is closed."""
         self.mark_memory = 0
         """Bytes of the kernel's memory that ACCEPT_MARK takes while it waits to be read; 0: not known yet."""
         self.accepted_at: Stream | None = None
@@ -173,12 +178,21 @@ class Stream(PortFields):
         self.failure: StreamInfo | None = None
         """How the last connect failed, until the next one."""
         self.readable = self.input_open = self.output_open = True
-        poller.register(end.fileno(), _EDGES)
+        self.watch(poller)
+
+    def watch(self, poller: select.epoll) -> None:
+        """Has this poller report its events from now on."""
+        self.poller = poller
+        poller.register(self.socket.fileno(), _EDGES)
 
     @property
     def in_turn(self) -> bool:
         """Whether the turn reads and writes it."""
         return bool(self.c.flow)
+
+    @property
+    def listens(self) -> bool:
+        return bool(self.listeners)
 
     @property
     def connecting(self) -> bool:
@@ -291,10 +305,14 @@ class Stream(PortFields):
 
     def _waiting(self) -> int:
         """All bytes that wait in the file descriptor; 0 if it is closed, or not one of a pair."""
-        _INT[0] = 0
+        return self._ask(termios.FIONREAD)
+
+    def _ask(self, what: int) -> int:
+        """A number of bytes that the kernel tells of the file descriptor; 0 if it tells none."""
+        answer = array.array("i", [0])
         with contextlib.suppress(OSError, ValueError):
-            fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
-        return _INT[0]
+            fcntl.ioctl(self.socket, what, answer)
+        return answer[0]
 
     def shut(self, how: int) -> None:
         with contextlib.suppress(OSError):  # the application has closed its end
@@ -318,18 +336,25 @@ class Stream(PortFields):
             connection.close(now)
 
     def close(self) -> None:
-        """Closes the file descriptor, and releases regions. The shutdown reaches copies that a fork keeps open."""
+        """Closes the file descriptor, unless other queues use it. Copies that a fork keeps open are shut down."""
         self.poller.unregister(self.socket.fileno())
         self.shut(socket.SHUT_RDWR)
-        self.socket.close()
+        if not self.users:
+            self.socket.close()
+
+    def let_go(self) -> None:
+        """Another queue uses the closed stream of a listener no longer."""
+        self.users -= 1
+        if not self.users:
+            self.socket.close()
 
     # -- settings --------------------------------------------------------------------------------------------------
 
     def apply(self, now: float) -> None:
         """Applies the settings to connection or listener, if there is one. A tag applies from the next byte written."""
         connection, settings = self.connection, self.settings
-        if self.listener is not None:
-            self.listener.set_packets(settings.max_segment, settings.ttl)
+        for listener in self.listeners:
+            listener.set_packets(settings.max_segment, settings.ttl)
         if connection is None:
             return
         connection.set_max_segment(settings.max_segment, now)
@@ -349,19 +374,17 @@ class Stream(PortFields):
 
     # -- listening -------------------------------------------------------------------------------------------------
 
-    def listen(self, listener: Listener) -> None:
-        """Makes this the stream of a listener: it carries connections, two at a time, and cannot be written."""
-        self.listener = listener
+    def listen(self, listeners: Sequence[Listener]) -> None:
+        """Makes this the stream of listeners: it carries connections, two at a time, and cannot be written."""
+        self.listeners = listeners
         self.shut(socket.SHUT_RD)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         self.poller.modify(self.socket.fileno(), _EDGES | select.EPOLLOUT)
 
     def unaccepted(self) -> int:
         """Connections sent that the application has not taken."""
-        with contextlib.suppress(OSError, ValueError):  # closed
-            fcntl.ioctl(self.socket, termios.TIOCOUTQ, _INT)  # memory of the marks that wait, all alike
-            return -(-_INT[0] // self.mark_memory) if self.mark_memory else 0
-        return 0
+        # Memory of the marks that wait, all alike.
+        return -(-self._ask(termios.TIOCOUTQ) // self.mark_memory) if self.mark_memory else 0
 
     def takes_connection(self) -> bool:
         """Whether the application has taken most of the connections sent."""
@@ -378,13 +401,12 @@ class Stream(PortFields):
         rights = array.array("i", [application_end.fileno()])
         self.socket.sendmsg([ACCEPT_MARK], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _DONTWAIT)
         if not self.mark_memory:
-            fcntl.ioctl(self.socket, termios.TIOCOUTQ, _INT)
-            self.mark_memory = _INT[0]
+            self.mark_memory = self._ask(termios.TIOCOUTQ)
 
     @property
     def was_not_accepted(self) -> bool:
         """Whether the application closed the file descriptor with the record in it, and with nothing of the peer."""
         if not self.left_unread or self.accepted_at is None or self.connection is None:
             return False
-        listener, rcv = self.accepted_at.listener, self.connection.rcv
-        return listener is not None and not listener.closed and rcv.unread == rcv.bytes_received
+        listening, rcv = self.accepted_at.listeners, self.connection.rcv
+        return bool(listening) and not listening[0].closed and rcv.unread == rcv.bytes_received

@@ -38,9 +38,12 @@ class TapNicDaemon(Pump):
         self._tap = TapDevice(opened)
         self._tap_fd = self._tap.fileno()
         super().__init__(config, selector)
-        self.node = TapNic(config.address, mac, self._tap, self._link, capture=self.capture, **self._nic_options())
+        link = self._links[0]
+        self.node = TapNic(config.address, mac, self._tap, link.whole, capture=link.capture, **self._nic_options())
         refusal = f"this NIC serves a kernel: use the kernel's sockets, on its device {config.tap}"
         self._serve(ControlHandlers(self, {}, refusal), lambda _client: None, loop)
+        self._wire.readable = False
+        selector.epoll.register(self._wire, select.EPOLLIN)
         # Edge-triggered, because packets wait in the device while the wire is full.
         selector.epoll.register(self._tap_fd, select.EPOLLIN | select.EPOLLET)
 
@@ -63,7 +66,7 @@ class TapNicDaemon(Pump):
 
     def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
         for fd, _ in events:
-            if fd == self._wire_fd:
+            if fd == self._wire.fileno():
                 self._wire.readable = True
             elif fd == self._tap_fd:
                 self._tap.readable = True

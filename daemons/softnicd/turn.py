@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 from softnic._native import ffi, lib
 from softnic.link.base import Link, UdpPath
@@ -32,6 +33,16 @@ RETRY_S = 0.1
 
 Events = list[tuple[int, int]]
 """File descriptors and masks, as epoll reports them."""
+
+
+class Overhearing(Protocol):
+    """A queue to which another one passes on what concerns all of them (queue.py)."""
+
+    def post_if_space(self, call: Callable[[], object]) -> None:
+        """Have a function called between two turns, unless too many wait."""
+
+    def overhear(self, frame: bytes) -> None:
+        """Note what a frame tells of peers and connections."""
 
 
 class NicTurn(Turn):
@@ -59,6 +70,8 @@ class NicTurn(Turn):
         self._before_collectives: Callable[[], object] = lambda: None
         self._log: EventLog | None = None
         self._retry_at = 0.0
+        self.others: Sequence[Overhearing] = ()
+        """Further queues, which are told of the frames that are not TCP's."""
         super().__init__(nic, host, link, capture)
         turn = self.c
         wire.lend(turn)
@@ -151,6 +164,10 @@ class NicTurn(Turn):
         self.c.has_frames = False
         self.settle()
         return self._use(frames, is_looped=False)
+
+    def _pass_on(self, frame: bytes) -> None:
+        for queue in self.others:
+            queue.post_if_space(partial(queue.overhear, frame))
 
     def on_examine(self, now: float) -> None:
         self._wire.examine(now)

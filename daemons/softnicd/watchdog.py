@@ -8,9 +8,11 @@ import ctypes
 import errno
 from typing import Protocol
 
-from softnicd.collectives import OffloadedCollectives
+from softnic.tcp.listener import Listener
 from softnicd.event_log import EventLog
 from softnicd.process_monitor import INTERVAL_S, ProcessMonitor
+from softnicd.queue import NicQueue
+from softnicd.queues import Queues
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Stream
 
@@ -23,8 +25,7 @@ STALL_S = 2.0
 class WatchedNic(Protocol):
     """A NIC as the watchdog sees it."""
 
-    streams: StreamPump
-    offloaded: OffloadedCollectives
+    queues: Queues
     event_log: EventLog
 
     def now(self) -> float: ...
@@ -50,14 +51,20 @@ class Watchdog:
     def close(self) -> None:
         self._timer.cancel()
 
-    def check_own_stall(self) -> None:
-        """Detects that this NIC itself was stopped or got no CPU time."""
+    def check_own_stall(self, queue: NicQueue) -> None:
+        """Detects that this NIC itself was stopped or got no CPU time, in the thread of a queue."""
         now = self._nic.now()
-        if (stalled_s := now - self._checked - INTERVAL_S) > STALL_S:
-            self._nic.offloaded.on_local_stall(stalled_s, now)
+        if self._has_stalled(now):
+            queue.streams.offloaded.on_local_stall(now - self._checked - INTERVAL_S, now)
+
+    def _has_stalled(self, now: float) -> bool:
+        return now - self._checked - INTERVAL_S > STALL_S
 
     def _check(self) -> None:
-        self.check_own_stall()
+        if self._has_stalled(self._nic.now()):
+            for queue in self._nic.queues:
+                with queue.held():
+                    self.check_own_stall(queue)
         self._checked = self._nic.now()
         self._timer = self._loop.call_later(INTERVAL_S, self._check)
         self._nic.event_log.flush_topics()
@@ -70,7 +77,7 @@ class Watchdog:
 
     def _trim_memory(self) -> None:
         """Returns free memory to the system: the C library keeps many small blocks that are freed at once."""
-        pruned = self._nic.streams.host.counters.out_of_order_pruned
+        pruned = sum(queue.host.out_of_order_pruned for queue in self._nic.queues)
         if pruned - self._trimmed >= TRIM_SEGMENTS:
             self._trimmed = pruned
             with contextlib.suppress(OSError, AttributeError):  # not glibc
@@ -78,12 +85,12 @@ class Watchdog:
 
     def _end_stopped(self, monitor: ProcessMonitor) -> None:
         """Ends the connections of applications that have been stopped for too long."""
-        now, streams = self._nic.now(), self._nic.streams.table.streams
-        lost = monitor.poll((stream.pid for stream in streams.values()), now)
+        now, queues = self._nic.now(), self._nic.queues
+        pids = [stream.pid for queue in queues for stream in list(queue.streams.table.streams.values())]
+        lost = monitor.poll(pids, now)
         self._reported &= {pid for pid, _ in lost}
         for pid, stopped_s in lost:
-            own = [stream for stream in streams.values() if stream.pid == pid]
-            ended = sum(self._end(stream, stopped_s, now) for stream in own)
+            ended = sum(self._end_all(queue, pid, stopped_s, now) for queue in queues)
             if pid not in self._reported:
                 self._reported.add(pid)
                 self._nic.event_log.counters.applications_lost += 1
@@ -92,20 +99,33 @@ class Watchdog:
         if lost:
             self._nic.wake()
 
-    def _end(self, stream: Stream, stopped_s: float, now: float) -> int:
-        """Ends the connections of a stream; a listening one stays, since the application may continue. Returns their
-        number."""
-        if stream.listener is not None:
-            waiting = 0
-            while (connection := stream.listener.accept()) is not None:
-                connection.abort(now)
-                waiting += 1
-            return waiting
-        if stream.connection is None:
-            return 0
-        if stream.offloaded:
-            self._nic.offloaded.fail_stopped(stream, stopped_s, now)
-        else:
-            why = f"this process was stopped for {stopped_s:.1f} s, so its NIC ended the connection"
-            self._nic.streams.abort(stream, errno.ECONNABORTED, why, now)
-        return 1
+    def _end_all(self, queue: NicQueue, pid: int, stopped_s: float, now: float) -> int:
+        """Ends the connections of an application in a queue. Returns their number."""
+        with queue.held():
+            waiting = [listener for stream, listener in queue.streams.table.listeners.items() if stream.pid == pid]
+            own = [each for each in queue.streams.table.streams.values() if each.pid == pid and not each.listens]
+            return sum(_end_waiting(each, now) for each in waiting) + sum(
+                _end(queue.streams, each, stopped_s, now) for each in own
+            )
+
+
+def _end_waiting(listener: Listener, now: float) -> int:
+    """Ends the connections that wait to be accepted; the listener stays, since the application may continue. Returns
+    their number."""
+    waiting = 0
+    while (connection := listener.accept()) is not None:
+        connection.abort(now)
+        waiting += 1
+    return waiting
+
+
+def _end(streams: StreamPump, stream: Stream, stopped_s: float, now: float) -> int:
+    """Ends the connection of a stream. Returns whether there was one."""
+    if stream.connection is None:
+        return 0
+    if stream.offloaded:
+        streams.offloaded.fail_stopped(stream, stopped_s, now)
+    else:
+        why = f"this process was stopped for {stopped_s:.1f} s, so its NIC ended the connection"
+        streams.abort(stream, errno.ECONNABORTED, why, now)
+    return 1

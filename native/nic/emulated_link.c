@@ -7,6 +7,7 @@
 
 #include "nic/batch_io.h"
 #include "nic/emulated_late.h"
+#include "nic/emulated_line.h"
 #include "nic/emulated_ring.h"
 #include "nic/frames.h"
 
@@ -46,31 +47,46 @@ static void remove_first(sn_emulated_link *link)
 /* --- the bottleneck */
 
 /* Returns the bytes of the limit in use. */
-static int64_t occupied(const sn_emulated_link *link, double now)
+static int64_t occupied(sn_emulated_link *link, double now)
 {
     if (link->byte_s <= 0)
         return link->held_bytes;
+    if (link->line)
+        return sn_emulated_line_waiting(link->line, now);
     const double bytes = rint(fmax(0.0, link->free_at - now) / link->byte_s);
     return (int64_t)(bytes < MOST_BYTES ? bytes : MOST_BYTES);
 }
 
-/* Returns when the next frame starts through the bottleneck: a new busy period after a pause. */
-static double next_start(sn_emulated_link *link, double now)
+/* When `bytes` have passed the bottleneck that start at a time. */
+static double passed_at(const sn_emulated_link *link, uint64_t bytes, double start)
 {
-    link->busy_period += link->free_at < now;
-    return fmax(link->free_at, now);
+    return (double)bytes * link->byte_s + start;
 }
 
-static void set_busy(sn_emulated_link *link, double free_at)
+/* Takes the bottleneck for the frames of a batch, when those before it have passed. Returns when they start. */
+static double pass(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now)
 {
-    link->free_at = free_at;
-    link->busy_until = free_at + link->delay_s;
+    const uint64_t bytes = sn_sum_lengths(lengths, count);
+    double free_at = link->free_at, start, end;
+    if (link->shared_free_at)
+        __atomic_load(link->shared_free_at, &free_at, __ATOMIC_RELAXED);
+    do {
+        start = fmax(free_at, now);
+        end = passed_at(link, bytes, start);
+    } while (link->shared_free_at && !__atomic_compare_exchange(link->shared_free_at, &free_at, &end, false,
+                                                                __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    if (link->line)
+        sn_emulated_line_add(link->line, end, (int64_t)bytes);
+    link->busy_period += free_at < now; /* a new one after a pause */
+    link->free_at = end;
+    link->busy_until = end + link->delay_s;
     if (link->last_busy == link->busy_period && link->capacity)
         *sn_emulated_period_end(link, link->period) = link->busy_until;
+    return start;
 }
 
 /* Returns how many of the frames fit into the queue. */
-static uint32_t fitting(const sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now)
+static uint32_t fitting(sn_emulated_link *link, const uint32_t *lengths, uint32_t count, double now)
 {
     const int64_t space = link->limit - occupied(link, now);
     int64_t bytes = 0;
@@ -99,31 +115,25 @@ static sn_emulated_frame frame_of(sn_emulated_link *link, const batch *b, double
 /* Schedules the frames of a batch to which nothing happens by chance. */
 static void enter(sn_emulated_link *link, const batch *b, double now)
 {
-    const double start = next_start(link, now);
+    const double start = pass(link, b->lengths, b->count, now);
     sn_emulated_frame frame = frame_of(link, b, now + link->delay_s);
-    double passed = start;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < b->count; i++) {
         bytes += b->lengths[i];
-        passed = (double)bytes * link->byte_s + start;
-        frame.due = passed + link->delay_s;
+        frame.due = passed_at(link, bytes, start) + link->delay_s;
         append(link, b->data + b->offsets[i], b->lengths[i], frame);
     }
-    set_busy(link, passed);
 }
 
 /* Sends a batch through the bottleneck and computes when each frame arrives at the far end, `delay_s` later. */
 static void serialize(sn_emulated_link *link, const batch *b, double delay_s, double now, sn_emulated_arrival *list)
 {
-    const double start = next_start(link, now);
-    double passed = start;
+    const double start = pass(link, b->lengths, b->count, now);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < b->count; i++) {
         bytes += b->lengths[i];
-        passed = (double)bytes * link->byte_s + start;
-        list[i] = (sn_emulated_arrival){.due = passed + delay_s, .index = i};
+        list[i] = (sn_emulated_arrival){.due = passed_at(link, bytes, start) + delay_s, .index = i};
     }
-    set_busy(link, passed);
 }
 
 static void flip(uint8_t *frame, uint32_t length, const sn_emulated_arrival *arrival)
@@ -173,6 +183,13 @@ static void enter_by_chance(sn_emulated_link *link, const batch *b, sn_emulated_
     const uint32_t count = sn_emulated_decide(&link->chance, link->byte_s, b->lengths, list, b->count, &on_time);
     put_late(link, b, list + on_time, count - on_time);
     put(link, b, list, on_time, now + delay_s);
+}
+
+int sn_emulated_share(sn_emulated_link *link, double *free_at)
+{
+    link->line = calloc(1, sizeof *link->line);
+    link->shared_free_at = link->line ? free_at : NULL;
+    return link->line ? 0 : -1;
 }
 
 uint32_t sn_emulated_send(sn_emulated_link *link, const uint8_t *data, const uint32_t *offsets,
@@ -387,6 +404,8 @@ int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, uint32_
 /* Returns when the bottleneck's queue will be short enough to let the sender continue. */
 static double resume_at(const sn_emulated_link *link)
 {
+    if (link->line)
+        return sn_emulated_line_falls_to(link->line, link->low);
     return link->free_at - (double)link->low * link->byte_s;
 }
 

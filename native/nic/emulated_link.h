@@ -25,6 +25,20 @@ typedef struct {
     uint32_t length;
 } sn_emulated_frame;
 
+/* Frames of one link that wait in a bottleneck, and when it will have sent them (emulated_line.h). */
+enum { SN_EMULATED_BATCHES = 256 };
+
+typedef struct {
+    double end;
+    int64_t bytes;
+} sn_emulated_batch;
+
+typedef struct {
+    sn_emulated_batch batches[256];
+    uint32_t first, count;
+    int64_t bytes;
+} sn_emulated_line;
+
 typedef struct {
     /* Set by the owner, before the first frame. */
     double byte_s; /* time that the bottleneck takes for a byte; 0: there is none */
@@ -39,7 +53,9 @@ typedef struct {
     int64_t least_space; /* smaller space counts as none */
     sn_emulated_chance chance;
 
-    double free_at;         /* when the bottleneck will have sent all its frames */
+    double free_at;         /* when the bottleneck will have sent all its frames, unless it is shared */
+    double *shared_free_at; /* the same of one that links of several threads share, each with limits of its own; or NULL */
+    sn_emulated_line *line; /* what waits in that one */
     double busy_until;      /* when the last frame of the current busy period is due */
     double moderated_until; /* no burst begins before */
     double burst_until;     /* until when frames of the latest burst are due; -infinity: not known yet */
@@ -72,6 +88,9 @@ typedef struct {
 /* Returns a link without properties and frames, or NULL if there is no memory. */
 sn_emulated_link *sn_emulated_new(void);
 void sn_emulated_free(sn_emulated_link *link);
+
+/* Shares the bottleneck of links in other threads from now on. Returns -1 if there is no memory. */
+int sn_emulated_share(sn_emulated_link *link, double *free_at);
 
 /* Drops all frames in flight and gives their memory back. */
 void sn_emulated_clear(sn_emulated_link *link);

@@ -38,6 +38,7 @@ void sn_emulated_clear(sn_emulated_link *link)
 void sn_emulated_free(sn_emulated_link *link)
 {
     sn_emulated_clear(link);
+    free(link->line);
     free(link);
 }
 

@@ -6,6 +6,7 @@
 
 #if defined(__linux__)
 #include <poll.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -19,7 +20,7 @@ enum { EPOLL_EVENTS = 256 };
 /* epoll_pwait2 (Linux 5.11), or two calls with the same effect: an epoll instance can itself be polled. */
 static int wait_for_events(int fd, struct epoll_event *events, int most, int64_t timeout_ns)
 {
-    static int missing; /* set by the first thread that finds out */
+    static atomic_int missing; /* set by the first thread that finds out */
     const struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
 
     if (timeout_ns <= 0)
@@ -62,6 +63,18 @@ int sn_epoll_watch(int fd, int watched, int space)
 #else
     (void)fd, (void)watched, (void)space;
     return -ENOSYS;
+#endif
+}
+
+void sn_epoll_take_event(int event)
+{
+#if defined(__linux__)
+    uint64_t count;
+    if (read(event, &count, sizeof count) < 0) {
+        /* it was reset already */
+    }
+#else
+    (void)event;
 #endif
 }
 

@@ -15,6 +15,9 @@ int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *ma
    -errno. */
 int sn_epoll_watch(int fd, int watched, int space);
 
+/* Resets an eventfd (eventfd(2)) that has reported. */
+void sn_epoll_take_event(int event);
+
 /* Sets the calling thread's timer slack to its minimum: waits end on time instead of up to 50 us late. Returns 0 or
    -errno. */
 int sn_set_timer_slack(void);

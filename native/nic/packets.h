@@ -10,6 +10,7 @@
 enum {
     SN_KIND_TCP = 0,
     SN_KIND_OTHER = 1, /* a well-formed Ethernet frame other than TCP over IPv4, for Python */
+    SN_KIND_STEERED = 2,   /* of another queue, which has it now */
     SN_DROP_FRAME = 16,    /* too short for Ethernet, or out of the buffer */
     SN_DROP_IP = 17,       /* bad IPv4 header: version, lengths */
     SN_DROP_IP_CHECKSUM = 18,

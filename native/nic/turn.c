@@ -37,6 +37,9 @@ static void dispatch(sn_turn *t)
         sn_port *port = (uint32_t)fd < t->by_fd_size ? t->by_fd[fd] : NULL;
         if (fd == t->wire) {
             t->wire_readable = true;
+        } else if (fd == t->inbox_event) {
+            sn_epoll_take_event(fd);
+            t->has_inbox = true;
         } else if (port && !(mask & ~(uint32_t)(EPOLLIN | EPOLLOUT))) {
             if (mask & EPOLLIN) {
                 port->readable = true;
@@ -72,6 +75,7 @@ void sn_turn_receive_all(sn_turn *t, double now)
 
 void sn_turn_step(sn_turn *t, double now)
 {
+    t->turns++;
     dispatch(t);
     pull(t);
     sn_turn_receive_all(t, now);
@@ -89,7 +93,7 @@ void sn_turn_step(sn_turn *t, double now)
 /* Whether there is something to do at once. */
 static bool is_busy(const sn_turn *t)
 {
-    return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->attention ||
+    return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->has_inbox || t->attention ||
            t->schedule->loopback.first || (t->schedule->ready.first && !t->is_full) || t->wire_readable;
 }
 
@@ -125,7 +129,9 @@ int64_t sn_turn_run(sn_turn *t, double until)
 {
     bool polls = false;
     for (;;) {
+        t->is_waiting = true;
         const int found = wait_for_events(t, fmin(until, sn_turn_due(t)), polls);
+        t->is_waiting = false;
         if (found < 0)
             return found;
         t->event_count = (uint32_t)found;

@@ -18,6 +18,7 @@
 #include "nic/packets.h"
 #include "nic/port.h"
 #include "nic/secure_channel.h"
+#include "nic/steering.h"
 #include "tcp/schedule.h"
 /* all */
 
@@ -63,6 +64,8 @@ typedef struct {
     uint64_t nic_rx_offload_original_bytes;
     uint64_t nic_rx_offload_encoded_bytes;
     uint64_t nic_rx_offload_raw_frames;
+    uint64_t nic_rx_steered_frames;
+    uint64_t nic_rx_drop_steered;
     uint64_t host_segments_sent;
     uint64_t host_segments_received;
     uint64_t host_fast_path_sent;
@@ -93,6 +96,7 @@ typedef struct {
     const uint32_t *offsets;
     const uint32_t *lengths;
     bool is_looped; /* they are to this node itself */
+    bool is_steered; /* another queue has passed them on */
     sn_payload_ref *payloads; /* an entry for each frame */
     sn_run *runs;
 } sn_batch;
@@ -156,7 +160,11 @@ typedef struct {
 typedef struct {
     sn_control control;
     void *owner;
-    sn_schedule *schedule; /* of all flows of the node */
+    sn_schedule *schedule; /* of all flows of the node, or of this queue */
+    uint32_t queue;        /* its number, ... */
+    uint32_t queues;       /* of so many that the NIC has; 0 or 1: it is the only one */
+    sn_inbox **inboxes;    /* of all queues */
+    int32_t inbox_event;   /* eventfd of this one's; -1: there is none */
     int32_t epoll;
     int32_t wire; /* file descriptor; -1: there is none, and what C sends stays in `tx` */
     int32_t vni;
@@ -182,12 +190,15 @@ typedef struct {
     bool in_python; /* all frames pass through the link in Python */
     bool wire_readable;
     bool has_frames;  /* `receive` has frames */
+    bool has_inbox;   /* other queues have passed frames on */
     bool wire_is_full; /* frames wait in the link for the kernel */
     bool is_full;     /* flows that have something to send wait for the link */
     bool attends;     /* `attend` is called in every turn */
     bool attention;   /* and in the next one, which is taken at once */
     bool failed;
+    bool is_waiting; /* `sn_turn_run` waits for events */
     bool has_looped; /* something was received over loopback since the collectives were advanced */
+    uint64_t turns; /* that were taken */
     uint16_t identification;
     uint64_t packet_id; /* number of the segment that was cut last */
     sn_turn_receive rx;

@@ -342,6 +342,34 @@ static uint32_t read_batch(sn_turn *t, double now)
     return frames;
 }
 
+/* Takes the frames that other queues have passed on. Returns their number. */
+static uint32_t take_inbox(sn_turn *t)
+{
+    sn_batch *batch = &t->batch;
+    t->has_inbox = false;
+    batch->is_looped = false;
+    return sn_inbox_take(t->inboxes[t->queue], &batch->data, &batch->size, &batch->offsets, &batch->lengths);
+}
+
+/* Passes a run that has arrived here on to its queue, unless it is this one's, or is to be dropped. */
+static void steer(sn_turn *t, const sn_batch *batch, sn_run *run)
+{
+    if (run->kind >= SN_DROP_FRAME)
+        return;
+    const uint32_t queue =
+        run->kind == SN_KIND_TCP ? sn_queue_of(run->src, run->dst, run->sport, run->dport, t->queues) : 0;
+    if (queue == t->queue)
+        return;
+    const uint32_t *lengths = batch->lengths + run->first;
+    const uint32_t taken =
+        sn_inbox_put(t->inboxes[queue], batch->data, batch->offsets + run->first, lengths, run->count);
+    t->counts.nic_rx_frames -= taken; /* it counts them */
+    t->counts.nic_rx_wire_bytes -= sn_sum_lengths(lengths, taken);
+    t->counts.nic_rx_steered_frames += taken;
+    t->counts.nic_rx_drop_steered += run->count - taken;
+    run->kind = SN_KIND_STEERED;
+}
+
 void sn_turn_take_batch(sn_turn *t, uint32_t frames, double now)
 {
     const sn_batch batch = t->batch;
@@ -349,8 +377,11 @@ void sn_turn_take_batch(sn_turn *t, uint32_t frames, double now)
     t->counts.nic_rx_wire_bytes += sn_sum_lengths(batch.lengths, frames);
     const uint32_t count = sn_parse(batch.data, batch.size, batch.offsets, batch.lengths, frames, t->mac, t->offloads,
                                     batch.payloads, batch.runs);
+    if (t->queues > 1 && !batch.is_looped && !batch.is_steered)
+        for (uint32_t i = 0; i < count; i++)
+            steer(t, &batch, batch.runs + i);
     for (uint32_t i = 0; i < count && !t->failed; i++)
-        if (!take_run(t, batch.runs + i, batch.is_looped, now))
+        if (batch.runs[i].kind != SN_KIND_STEERED && !take_run(t, batch.runs + i, batch.is_looped, now))
             t->control.run(t->owner, i, now);
 }
 
@@ -368,7 +399,10 @@ void sn_turn_take_batches(sn_turn *t, double now)
 {
     for (int i = 0; i < SN_MOST_BATCHES && !t->failed; i++) {
         uint32_t frames;
-        if (t->has_frames || (t->in_python && (t->wire < 0 || t->wire_readable)))
+        t->batch.is_steered = t->has_inbox;
+        if (t->has_inbox)
+            frames = take_inbox(t);
+        else if (t->has_frames || (t->in_python && (t->wire < 0 || t->wire_readable)))
             frames = t->control.receive(t->owner, false, now);
         else if (t->wire_readable)
             frames = read_batch(t, now);

@@ -2,7 +2,7 @@
 
 Blocks are held for one round, then written in order of time up to the youngest block of the round before. The caller
 sets the length of rounds, which must exceed the time that a NIC takes to deliver its blocks. Blocks are delimited by
-their lengths; packets and statistics have their time at the same offset.
+their lengths. Statistics are the last blocks, one an interface: several sources may have the same, the queues of a NIC.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Merger:
     def __init__(self) -> None:
         self._partial: dict[int, bytes] = {}
         self._held: list[tuple[int, memoryview]] = []
+        self._statistics: dict[int, pcapng.InterfaceStatistics] = {}
         self._newest = -1
         self._horizon = -1
         self.held_bytes = 0
@@ -47,9 +48,13 @@ class Merger:
                 newest = time
             if kind == pcapng.ENHANCED_PACKET:
                 packets += 1
-            elif kind == pcapng.INTERFACE_STATISTICS:
-                self.dropped += pcapng.dropped_of(view[at : at + length])
-            self._held.append((time, view[at : at + length]))
+            found = pcapng.statistics_of(view[at : at + length]) if kind == pcapng.INTERFACE_STATISTICS else None
+            if found is None:
+                self._held.append((time, view[at : at + length]))
+            else:
+                self.dropped += found.dropped
+                before = self._statistics.get(found.interface)
+                self._statistics[found.interface] = found if before is None else before.plus(found)
             at += length
         self._partial[source] = bytes(view[at:])
         self._newest = newest
@@ -67,7 +72,8 @@ class Merger:
     def finish(self) -> bytes:
         """Return the remaining blocks. An incomplete block at the end of a source is dropped."""
         self._held.sort(key=itemgetter(0))
-        return self._release(len(self._held))
+        statistics = b"".join(self._statistics[interface].block() for interface in sorted(self._statistics))
+        return self._release(len(self._held)) + statistics
 
     def _release(self, count: int) -> bytes:
         blocks = b"".join(block for _, block in self._held[:count])

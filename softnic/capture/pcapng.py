@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 
 SECTION_HEADER = 0x0A0D0D0A
@@ -91,15 +92,31 @@ def interface_description(
     return _block(INTERFACE_DESCRIPTION, struct.pack("<HHI", LINKTYPE_ETHERNET, 0, snaplen or MAX_SNAPLEN), options)
 
 
-def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received: int, dropped: int) -> bytes:
-    """Return the packets that an interface saw from start to end, and how many of them the capture dropped."""
-    options = [
-        (ISB_STARTTIME, _halves(start_ns)),
-        (ISB_ENDTIME, _halves(end_ns)),
-        (ISB_IFRECV, received.to_bytes(8, "little")),
-        (ISB_IFDROP, dropped.to_bytes(8, "little")),
-    ]
-    return _block(INTERFACE_STATISTICS, _WORD.pack(interface) + _halves(end_ns), options)
+@dataclass(frozen=True, slots=True)
+class InterfaceStatistics:
+    """The packets that an interface saw from start to end, and how many of them the capture dropped."""
+
+    interface: int
+    start_ns: int
+    end_ns: int
+    received: int
+    dropped: int
+
+    def plus(self, other: InterfaceStatistics) -> InterfaceStatistics:
+        """Return the sum with another part of the same interface."""
+        start_ns, end_ns = min(self.start_ns, other.start_ns), max(self.end_ns, other.end_ns)
+        received, dropped = self.received + other.received, self.dropped + other.dropped
+        return InterfaceStatistics(self.interface, start_ns, end_ns, received, dropped)
+
+    def block(self) -> bytes:
+        """Return it as an Interface Statistics Block."""
+        options = [
+            (ISB_STARTTIME, _halves(self.start_ns)),
+            (ISB_ENDTIME, _halves(self.end_ns)),
+            (ISB_IFRECV, self.received.to_bytes(8, "little")),
+            (ISB_IFDROP, self.dropped.to_bytes(8, "little")),
+        ]
+        return _block(INTERFACE_STATISTICS, _WORD.pack(self.interface) + _halves(self.end_ns), options)
 
 
 def whole_blocks(blocks: bytes | memoryview, size: int) -> int:
@@ -113,10 +130,15 @@ def whole_blocks(blocks: bytes | memoryview, size: int) -> int:
     return at
 
 
-def dropped_of(block: bytes | memoryview) -> int:
-    """Return isb_ifdrop of a block of `interface_statistics`; 0 for another block."""
-    ours = len(block) == _STATISTICS_BYTES
-    return int.from_bytes(block[-16:-8], "little") if ours else 0
+def statistics_of(block: bytes | memoryview) -> InterfaceStatistics | None:
+    """Return the statistics of a block that `InterfaceStatistics` made; None for another block."""
+    if len(block) != _STATISTICS_BYTES:
+        return None
+    interface, start_high, start_low, end_high, end_low, received, dropped = _STATISTICS.unpack(block)
+    start_ns, end_ns = start_high << 32 | start_low, end_high << 32 | end_low
+    return InterfaceStatistics(interface, start_ns, end_ns, received, dropped)
 
 
-_STATISTICS_BYTES = len(interface_statistics(0, start_ns=0, end_ns=0, received=0, dropped=0))
+_STATISTICS = struct.Struct("<8xI8x4x2I4x2I4xQ4xQ8x")
+_STATISTICS_BYTES = len(InterfaceStatistics(0, 0, 0, 0, 0).block())
+assert _STATISTICS.size == _STATISTICS_BYTES

@@ -127,9 +127,9 @@ class CaptureSink:
         self.is_ending = True
         dropped = self.dropped
         statistics = [
-            pcapng.interface_statistics(
+            pcapng.InterfaceStatistics(
                 interface, start_ns=self._start_ns, end_ns=now_ns, received=received, dropped=dropped[interface]
-            )
+            ).block()
             for interface, received in self.received.items()
         ]
         self.ring.end(b"".join(statistics))

@@ -62,6 +62,8 @@ class Cluster:
         Encrypt all frames with a key that is made for this cluster.
     poll : str, optional
         For how long each NIC polls before it sleeps ("20us"). None: not at all.
+    queues : int
+        Queues of each NIC, for machines with cores to spare.
 
     Attributes
     ----------
@@ -98,6 +100,7 @@ class Cluster:
         seed: int | None = None,
         key: bool = False,
         poll: str | None = None,
+        queues: int = 1,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
@@ -106,6 +109,7 @@ class Cluster:
             mtu=mtu,
             codec=codec,
             poll=poll,
+            queues=queues,
             rate=rate,
             delay=delay,
             jitter=jitter,

@@ -56,6 +56,7 @@ def nic_flags(
     mtu: int | None = None,
     codec: str | None = None,
     poll: str | None = None,
+    queues: int = 1,
     **link: str | None,
 ) -> list[str]:
     """Return the flags of softnicd for parameters of Cluster. Raises ValueError for an invalid one."""
@@ -71,6 +72,8 @@ def nic_flags(
     if poll is not None:
         units.time_s(poll)
         flags += ["--poll", poll]
+    if queues != 1:
+        flags += ["--queues", str(queues)]
     return flags
 
 

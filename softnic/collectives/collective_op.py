@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,29 @@ _ROUNDED = frozenset({"allreduce", "reduce"})
 """Collectives whose owner of a block keeps what the codec makes of it. In a reduce_scatter, nobody else gets it."""
 
 
+LANE_GRAIN = 4096
+"""Bytes, of which a lane's share of a block is a multiple: coding blocks are whole, and codecs give the same bits."""
+
+
+class LanePart(NamedTuple):
+    """The part of a collective that one of its lanes executes: the same fraction of each block of the schedule. So what
+    is added to what, and in which order, does not depend on the number of lanes."""
+
+    lane: int = 0
+    lanes: int = 1
+
+    def of(self, size: int) -> tuple[int, int]:
+        """Return where this part of a block of `size` bytes begins, and where it ends."""
+        begin = size * self.lane // self.lanes // LANE_GRAIN * LANE_GRAIN
+        end = size * (self.lane + 1) // self.lanes // LANE_GRAIN * LANE_GRAIN
+        return begin, size if self.lane == self.lanes - 1 else end
+
+
+WHOLE = LanePart()
+
+
 class CollectiveOp(EngineOp):
-    """A collective in progress on this rank.
+    """A collective in progress on this rank, or the part of it that a lane executes.
 
     `source` and `result` are the memory of all blocks. Raises ValueError for a work request that no process makes.
     """
@@ -37,7 +59,15 @@ class CollectiveOp(EngineOp):
         "_sources", "_staged", "header", "peers", "steps",
     )  # fmt: skip
 
-    def __init__(self, request: WorkRequest, rank: int, size: int, source: memoryview, result: memoryview) -> None:
+    def __init__(
+        self,
+        request: WorkRequest,
+        rank: int,
+        size: int,
+        source: memoryview,
+        result: memoryview,
+        part: LanePart = WHOLE,
+    ) -> None:
         self.header: CollectiveHeader = header_of(request)
         """What all ranks agree on."""
         self._size = size
@@ -56,10 +86,11 @@ class CollectiveOp(EngineOp):
         self._results: Array = np.frombuffer(result, dtype)
         if request.collective in _REDUCING:
             self._reduction = reduction(request.op, dtype)
-        ends = list(accumulate(count * dtype.itemsize for count in request.counts))
+        sizes = [count * dtype.itemsize for count in request.counts]
+        parts = [part.of(size) for size in sizes]
         self._blocks = [
-            Block(end - count * dtype.itemsize, count * dtype.itemsize, self._codec)
-            for end, count in zip(ends, request.counts, strict=True)
+            Block(start + begin, end - begin, self._codec)
+            for start, (begin, end) in zip(accumulate(sizes, initial=0), parts, strict=False)
         ]
         contributed = self._contributed()
         self._own = [index for index, block in enumerate(self._blocks) if block.size and index in contributed]

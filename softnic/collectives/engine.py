@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from softnic.collectives.collective_op import CollectiveOp
+from softnic.collectives.collective_op import WHOLE, CollectiveOp, LanePart
 from softnic.collectives.framing import MAX_TEXT, shortened
 from softnic.collectives.header_queue import HeaderQueue
 from softnic.collectives.message_op import MessageOp
@@ -170,8 +170,8 @@ class CollectiveEngine:
         """Whether `advance` has to look at more than blocks: failures, the ends of streams, unsent messages."""
         return self.failure is not None or self._has_ended or any(peer.unsent for peer in self._all_peers)
 
-    def post(self, request: WorkRequest, source: memoryview, result: memoryview) -> None:
-        """Start a collective; `source` and `result` are its memory, in use until it is complete.
+    def post(self, request: WorkRequest, source: memoryview, result: memoryview, part: LanePart = WHOLE) -> None:
+        """Start a collective, or a part of it; `source` and `result` are its memory, in use until it is complete.
 
         Raises ValueError for a request that no process makes; then nothing is started.
         """
@@ -179,7 +179,7 @@ class CollectiveEngine:
             return
         if request.number != self._posted + 1:
             raise ValueError(f"request {request.number} was posted after request {self._posted}")
-        op = CollectiveOp(request, self.rank, self.size, source, result)
+        op = CollectiveOp(request, self.rank, self.size, source, result, part)
         self._posted = self.steps.c.posted = request.number
         self.steps.add(op)
         op.start(self._queues)
@@ -221,12 +221,15 @@ class CollectiveEngine:
     def cancel(self, request: CancelRequest, now: float) -> None:
         """Give up an operation, and with it the communicator; ignored where all of it has arrived."""
         op = self._active.get(request.number)
-        if op is None or not op.c.pending:
-            return
+        if op is not None and op.c.pending:
+            self.give_up(request, op.call, now)
+
+    def give_up(self, request: CancelRequest, call: str, now: float) -> None:
+        """Fail for the reason of a cancel request, whose operation is this call."""
         if request.rank in self._peers:
             self.fail(now, request.rank, shortened(request.text))
         else:
-            self.fail(now, self.rank, f"rank {self.rank} cancelled {op.call}")
+            self.fail(now, self.rank, f"rank {self.rank} cancelled {call}")
 
     # Progress
 

@@ -113,8 +113,10 @@ class CommConnections:
             self.transport.keep_alive(connection)
         self._default_codec = self.transport.default_codec(next(iter(by_kind[messages.TAGGED].values())))
         control = {rank: links[messages.CONTROL] for rank, links in self._mesh.items()}
-        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds], control)
+        lanes = self._further_lanes()
+        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds], control, lanes)
         leases = [connection for connections in by_kind.values() for connection in connections.values()]
+        leases += [connection for lane in lanes for side in lane for connection in side.values()]
         self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat, leases, owner)
         self.nic = nic.path
         self.memory = NicMemory(nic.number, self.scratch)
@@ -124,6 +126,17 @@ class CommConnections:
             peer.channels = tuple(ZeroCopyChannel(peer.rank, self.queue, self.memory) for _ in range(2))
             self.progress.post(peer, messages.Joined())
         self.progress.run(self._all_joined)
+
+    def _further_lanes(self) -> list[tuple[dict[int, socket.socket], dict[int, socket.socket]]]:
+        """Return the connections of each further lane by rank, as ENGINE_CONTROL and as DATA."""
+        channels = min(map(len, self._mesh.values()))
+        return [
+            (
+                {rank: links[first] for rank, links in self._mesh.items()},
+                {rank: links[first + 1] for rank, links in self._mesh.items()},
+            )
+            for first in range(messages.CHANNELS, channels, messages.LANE_CHANNELS)
+        ]
 
     def _all_joined(self) -> bool:
         for peer in self.progress.peers.values():

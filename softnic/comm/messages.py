@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from softnic.collectives import framing
+from softnic.ipc.control import MOST_QUEUES
 
 VERSION = 6
 """Version of these frames; ranks with different versions refuse each other."""
@@ -36,7 +37,15 @@ MAX_INLINE = framing.MAX_FRAME - _INLINE.size
 """Longest inline message."""
 CONTROL, PLAIN, TAGGED, ENGINE_CONTROL, DATA = range(5)
 CHANNELS = 5
-"""Connections between two ranks."""
+"""Connections between two ranks on the first lane."""
+LANE_CHANNELS = 2
+"""Those on each further lane: as ENGINE_CONTROL, and as DATA."""
+MOST_CHANNELS = CHANNELS + LANE_CHANNELS * (MOST_QUEUES - 1)
+
+
+def lane_of(channel: int) -> int:
+    """Return the lane of a channel."""
+    return 0 if channel < CHANNELS else 1 + (channel - CHANNELS) // LANE_CHANNELS
 
 
 class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -50,6 +59,8 @@ class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
     channel: int
     proof: bytes = b""
     """That the sender has the secret of the job, if there is one."""
+    queues: int = 1
+    """Of the sender's NIC."""
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=1, array_like=True):

@@ -59,6 +59,13 @@ class Transport:
         with self._socket() as unused:
             return socket_state.client(socket_state.stream_of(unused.fileno()).path).stats().counters
 
+    def queues(self) -> int:
+        """Return the number of queues of this rank's NIC, and so of its lanes; 1: it has none. Raises OSError."""
+        if self._module is not softnic.socket:
+            return 1
+        with self._socket() as unused:
+            return socket_state.client(socket_state.stream_of(unused.fileno()).path).info().queues
+
     def _socket(self) -> stdlib.socket:
         made: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM, **self._nic)
         return made
@@ -76,12 +83,15 @@ class Transport:
             raise
         return listener
 
-    def connect(self, address: tuple[str, int]) -> stdlib.socket:
-        """Start to connect; the socket becomes writable on success and failure. Raises OSError."""
+    def connect(self, address: tuple[str, int], lane: int = 0) -> stdlib.socket:
+        """Start to connect; the socket becomes writable on success and failure. What is on one lane is on one queue of
+        each NIC. Raises OSError."""
         connection = self._socket()
         try:
             connection.setblocking(False)
             self.prepare(connection)
+            if self._module is softnic.socket:
+                connection.setsockopt(control.SOL_NIC, control.NIC_LANE, lane)
             error = connection.connect_ex(address)
             if error not in (0, errno.EINPROGRESS):
                 raise OSError(error, f"cannot connect to {address[0]}:{address[1]}")
@@ -123,24 +133,24 @@ class Transport:
         rank: int,
         channels: Sequence[Mapping[int, stdlib.socket]],
         process: Mapping[int, stdlib.socket] | None = None,
+        lanes: Sequence[tuple[Mapping[int, stdlib.socket], Mapping[int, stdlib.socket]]] = (),
     ) -> NicConnection:
         """Hand the NIC this rank's ENGINE_CONTROL, DATA, PLAIN and TAGGED connections, each by rank.
 
-        `process`: the CONTROL ones, which stay the process's and are not probed while ENGINE_CONTROL is.
+        `process`: the CONTROL ones, which stay the process's and are not probed while ENGINE_CONTROL is. `lanes`: those
+        of further lanes, as ENGINE_CONTROL and DATA.
 
         Raises OSError, and ValueError if they are not a NIC's.
         """
         if self._module is not softnic.socket:
             raise ValueError("NICs execute collectives, and these connections are not a NIC's")
         path = socket_state.stream_of(next(iter(channels[0].values())).fileno()).path
-        numbers = [
-            [socket_state.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
-            for by_rank in [*channels, *([process] if process else ())]
-        ]
+        numbers = [_numbers(by_rank) for by_rank in [*channels, *([process] if process else ())]]
         fields = dict(zip(("control", "data", "messages", "compressed", "process"), numbers, strict=False))
+        further = [(_numbers(words), _numbers(data)) for words, data in lanes]
         ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         try:
-            socket_state.client(path).call(control.Join(rank, **fields), nics.fileno())
+            socket_state.client(path).call(control.Join(rank, **fields, lanes=further), nics.fileno())
             ours.setblocking(False)
             number = partial(regions.number, path=path)
             return NicConnection(ours, number, shared_heartbeat(path, time.monotonic()), path)
@@ -149,3 +159,11 @@ class Transport:
             raise
         finally:
             nics.close()
+
+
+def _numbers(by_rank: Mapping[int, stdlib.socket]) -> list[int]:
+    """Return the numbers of the NIC's streams below connections, by rank; 0 at this rank's own place."""
+    return [
+        socket_state.stream_of(by_rank[rank].fileno()).stream if rank in by_rank else 0
+        for rank in range(len(by_rank) + 1)
+    ]

@@ -81,11 +81,13 @@ def recording(
     """
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(Client(path))) for path in paths]
-        points, numbers = _vantage_points([client.call(control.QueryNic()) for client in clients], side)
+        nics = [client.call(control.QueryNic()) for client in clients]
+        points, numbers = _vantage_points(nics, side)
         file = stack.enter_context(_output(output))
         sources = [
-            stack.enter_context(_start(client, host, wire, snaplen))
-            for client, (host, wire) in zip(clients, numbers, strict=True)
+            stack.enter_context(_start(client, control.Capture(host, wire, snaplen, queue)))
+            for client, nic, (host, wire) in zip(clients, nics, numbers, strict=True)
+            for queue in range(nic.queues)
         ]
         recorder = Recorder(file, points, sources, snaplen)
         try:
@@ -94,13 +96,13 @@ def recording(
             recorder.stop()
 
 
-def _start(client: Client, host: int, wire: int, snaplen: int) -> socket.socket:
-    """Start a NIC's capture. Returns the socket that its blocks come from."""
+def _start(client: Client, request: control.Capture) -> socket.socket:
+    """Start the capture of a queue. Returns the socket that its blocks come from."""
     ours, theirs = socket.socketpair()
     with theirs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BYTES)
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
-        client.call(control.Capture(host, wire, snaplen), theirs.fileno())
+        client.call(request, theirs.fileno())
     return ours
 
 

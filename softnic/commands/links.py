@@ -10,6 +10,7 @@ from softnic.arguments import argument, count
 from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import LINK, MAX_NODES, ClusterError
 from softnic.commands import CommandError
+from softnic.ipc.control import MOST_QUEUES
 
 _HELP = {
     "rate": ("rate of transmission", "1gbit"),
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None = None, d
     )
     parser.add_argument("--seed", type=count(0), default=7, metavar="N", help="seed of all randomness (7)")
     add_key(parser)
+    add_queues(parser)
     link = parser.add_argument_group("egress link of every node")
     for name, (meaning, example) in _HELP.items():
         default = {"rate": rate, "delay": delay}.get(name)
@@ -64,6 +66,12 @@ def add_key(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key", action="store_true", help="encrypt all frames with a key that is made for this cluster"
     )
+
+
+def add_queues(parser: argparse.ArgumentParser) -> None:
+    """Add --queues."""
+    text = "queues of each NIC, which have a thread each, on machines with cores to spare (1)"
+    parser.add_argument("--queues", type=count(1, MOST_QUEUES), default=1, metavar="N", help=text)
 
 
 def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:
@@ -94,6 +102,6 @@ def start_cluster(
     """Start the cluster that the arguments describe. Raises CommandError if it does not start."""
     link = {name: getattr(args, name) for name in LINK}
     try:
-        return kind(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key)
+        return kind(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key, queues=args.queues)
     except (ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error

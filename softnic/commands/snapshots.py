@@ -12,7 +12,7 @@ from softnic.commands.nics import NO_NIC, chosen_nics, named_nics
 from softnic.ipc.client import Client
 from softnic.ipc.collectives_info import CommunicatorInfo, FailedCommunicatorInfo
 from softnic.ipc.control import NicEvent, NicInfo, NicStats, StreamInfo
-from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals, dropped
+from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, QueueTotals, StreamTotals, dropped
 
 RECOVERIES = ("retransmission_timeouts", "fast_retransmits", "tail_loss_probes")
 """Counters of TCP's answers to loss."""
@@ -56,6 +56,7 @@ class NicReport(msgspec.Struct, frozen=True):
     totals: StreamTotals
     collectives: CollectiveTotals
     streams: list[StreamInfo]
+    queues: list[QueueTotals]
     communicators: list[CommunicatorInfo]
     """The ranks whose collectives the NIC executes: 64 at most, busy ones first."""
     failed: list[FailedCommunicatorInfo]
@@ -148,6 +149,7 @@ def document(stats: Sequence[NicStats], rates: Sequence[Rates | None]) -> list[d
             totals=each.totals,
             collectives=each.collectives,
             streams=each.streams,
+            queues=each.queues,
             communicators=each.communicators,
             failed=each.failed,
             rates=msgspec.UNSET if rate is None else rate,

@@ -32,6 +32,8 @@ _COLUMNS: tuple[ScreenColumn[StreamInfo], ...] = (
     ScreenColumn(3, "again", lambda stream: _figure(stream, f"{stream.retransmits:,}"), 5),
     ScreenColumn(7, "tag", tag, 10, left=True),
 )
+_QUEUE = ScreenColumn[StreamInfo](15, "queue", lambda stream: _figure(stream, str(stream.queue)), 5)
+"""Of NICs with several."""
 
 
 def page(stats: NicStats, rates: Rates | None, everything: bool, width: int | None) -> list[Line]:
@@ -39,6 +41,7 @@ def page(stats: NicStats, rates: Rates | None, everything: bool, width: int | No
     lines: list[Line] = [(line, "bold") for line in wrapped(_about(stats.info), width)]
     if rates is not None:
         lines += _plain(wrapped(rates_text(rates), width))
+    lines += _plain([line for text in _queues(stats) for line in wrapped(text, width)])
     lines += [*_streams(stats.streams, width), ("", "")]
     waits = [line for text in collective_lines(stats.communicators) for line in wrapped(text, width)]
     if waits:
@@ -69,10 +72,22 @@ def _about(info: NicInfo) -> str:
     return about + ("" if info.rate_bps is None else f"  link {text_rate(info.rate_bps)}")
 
 
+def _queues(stats: NicStats) -> list[str]:
+    """A line for each queue, of a NIC with several."""
+    if stats.info.queues == 1:
+        return []
+    return [
+        f"queue {each.queue}: {each.streams:,} streams, wire out {text_bytes(each.tx_wire_bytes)}, "
+        f"in {text_bytes(each.rx_wire_bytes)}, CPU {text_time(each.cpu)}"
+        for each in stats.queues
+    ]
+
+
 def _streams(streams: Sequence[StreamInfo], width: int | None) -> list[Line]:
     if not streams:
         return [("no streams", "")]
-    table = fitted(_COLUMNS, streams, width)
+    columns = (*_COLUMNS, _QUEUE) if any(stream.queue for stream in streams) else _COLUMNS
+    table = fitted(columns, streams, width)
     lines = styled(table)
     if table.left_out:
         lines += _plain(wrapped(f"a wider terminal shows {', '.join(table.left_out)}, too", width), "dim")

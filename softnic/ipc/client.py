@@ -100,11 +100,12 @@ class Client:
         collectives: CollectivesInfo | None = None
         if not first.info.device:  # a NIC of a kernel executes none
             collectives = self.call(QueryCollectives())
-        return NicStats(
-            *(first.info, first.counters, streams, False, first.events, first.process, first.totals),
-            first.collectives,
-            [] if collectives is None else collectives.communicators,
-            [] if collectives is None else collectives.failed,
+        return msgspec.structs.replace(
+            first,
+            streams=streams,
+            more=False,
+            communicators=[] if collectives is None else collectives.communicators,
+            failed=[] if collectives is None else collectives.failed,
         )
 
     def check(self) -> None:

@@ -33,7 +33,7 @@ from softnic.ipc.collectives_info import (
     FailedCommunicatorInfo,
     QueryCollectives,
 )
-from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals
+from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, QueueTotals, StreamTotals
 
 VERSION = 4
 TCP_OPTIONS = (
@@ -57,6 +57,9 @@ SOL_NIC = 0x4E49
 NIC_CODEC = 1
 """At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty: the one in the NIC's table."""
 NIC_BLOCKS = 2
+NIC_LANE = 3
+MOST_QUEUES = 8
+"""Of a NIC (native/nic/steering.h)."""
 """At SOL_NIC: 1: tagged floats leave in whole coding blocks of 64 bytes, counted from where the tag was set; an
 incomplete block waits until it is complete, the tag changes or the writer shuts down. So the result of a codec with
 blocks (bfp) does not depend on the sizes of writes. 0: bytes leave when written."""
@@ -160,6 +163,8 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
     address: str
     port: int
     stream: int = 0
+    lane: int = -1
+    """Connections on one lane are on one queue of every NIC; -1: any."""
 
 
 class SetOption(msgspec.Struct, frozen=True, tag=True):
@@ -214,12 +219,14 @@ class Capture(msgspec.Struct, frozen=True, tag=True):
 
     The blocks are Enhanced Packet Blocks; the reader writes section and interfaces. When the reader shuts down writing,
     Interface Statistics Blocks follow and the NIC closes; closing the socket ends the capture at once.
-    `host_interface` and `wire_interface` are the interface numbers to use; -1 omits that side.
+    `host_interface` and `wire_interface` are the interface numbers to use; -1 omits that side. A capture is of one
+    queue: a recorder of the whole NIC asks for each, with the same numbers.
     """
 
     host_interface: int
     wire_interface: int
     snaplen: int = 0
+    queue: int = 0
 
 
 class Register(msgspec.Struct, frozen=True, tag=True):
@@ -245,6 +252,9 @@ class Join(msgspec.Struct, frozen=True, tag=True):
 
     `process` are the connections that the process keeps to itself, if any, with SO_KEEPALIVE: the NIC probes those of
     `control` in their place, and tells of a peer that is lost on both.
+
+    All of these are on one queue of the NIC (NIC_LANE). `lanes` are further ones, with two lists each, as `control` and
+    `data`, on another queue each: large collectives are cut over all of them.
     """
 
     rank: int
@@ -253,6 +263,7 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     messages: list[int] = []
     compressed: list[int] = []
     process: list[int] = []
+    lanes: list[tuple[list[int], list[int]]] = []
 
 
 class AddPeer(msgspec.Struct, frozen=True, tag=True):
@@ -290,6 +301,8 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     """TAP device of the kernel that the NIC serves, whose sockets its programs use; empty: it has streams."""
     metrics: tuple[str, int] = ("", 0)
     """Address of the metrics over HTTP; port 0: none are served."""
+    queues: int = 1
+    """Number of its queues."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -384,6 +397,8 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     a collective chose for its bytes, whatever the current tag is."""
     notsent: int = 0
     """Bytes of `send_queue` that were never sent."""
+    queue: int = 0
+    """Of the NIC, that carries it."""
 
     @property
     def ratio(self) -> float:
@@ -424,6 +439,8 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
     process: ProcessInfo = ProcessInfo()
     totals: StreamTotals = StreamTotals()
     collectives: CollectiveTotals = CollectiveTotals()
+    queues: list[QueueTotals] = []
+    """All queues, in order."""
     communicators: list[CommunicatorInfo] = []
     """These and `failed` come with QueryCollectives."""
     failed: list[FailedCommunicatorInfo] = []

@@ -27,6 +27,23 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     """Memory that is not swapped out."""
 
 
+class QueueTotals(msgspec.Struct, frozen=True):
+    """What one queue of a NIC does."""
+
+    queue: int
+    """Number of the queue."""
+    streams: int
+    """Streams that it carries, listening ones with the first queue."""
+    tx_wire_bytes: int
+    """Bytes of frames sent."""
+    rx_wire_bytes: int
+    """Bytes of frames received."""
+    rx_steered_frames: int
+    """Frames that arrived here and were passed on to their own queue."""
+    cpu: float
+    """Seconds of CPU time used by its thread."""
+
+
 class PeerTotals(msgspec.Struct, frozen=True):
     """Sums over the open connections to one node."""
 

@@ -83,6 +83,14 @@ class EmulationCounters:
     corrupted: int = 0
 
 
+class SharedBottleneck:
+    """What the links of the `queues` of one NIC share, each in its own thread: the time until which it is taken."""
+
+    def __init__(self, queues: int) -> None:
+        self.queues = queues
+        self.free_at = ffi.new("double *", -math.inf)
+
+
 class EmulatedLink:
     """A link that degrades the frames sent through `inner` as `spec` says. It copies what it sends.
 
@@ -96,6 +104,8 @@ class EmulatedLink:
         The properties to emulate.
     seed : int
         Seed of the random numbers.
+    shared : SharedBottleneck, optional
+        A bottleneck that the links of other queues of the same NIC pass, too. Each has its part of the queue's length.
 
     Raises
     ------
@@ -103,7 +113,7 @@ class EmulatedLink:
         If `limit_bytes` is less than four full frames.
     """
 
-    def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int) -> None:
+    def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int, shared: SharedBottleneck | None = None) -> None:
         self._inner = inner
         self.mtu = inner.mtu
         self._direct = inner if isinstance(inner, DirectLink) else None
@@ -111,7 +121,12 @@ class EmulatedLink:
         limit = spec.limit_bytes or _default_limit(spec.rate_bps, full_frame)
         if limit < 4 * full_frame:
             raise ValueError(f"limit_bytes must be at least 4 frames of {full_frame} bytes, not {limit}")
+        if shared is not None:
+            limit = max(limit // shared.queues, MIN_QUEUE_FRAMES * full_frame)
         self._c = _new_ring(spec, min(limit, MOST_LIMIT_BYTES), full_frame)
+        self._shared = shared
+        if shared is not None and lib.sn_emulated_share(self._c, shared.free_at):
+            raise MemoryError
         _set_chance(self._c.chance, spec, seed)
 
     @property

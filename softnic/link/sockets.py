@@ -33,11 +33,13 @@ def resolve(address: Address) -> tuple[int, int]:
     return int.from_bytes(socket.inet_aton(str(found[0][4][0])), "big"), port
 
 
-def open_socket(bind: Address) -> socket.socket:
-    """Return a bound, non-blocking socket. Raises OSError."""
+def open_socket(bind: Address, shared: bool = False) -> socket.socket:
+    """Return a bound, non-blocking socket; `shared`: others of this user may have the same port. Raises OSError."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         opened.setblocking(False)
+        if shared:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         for plain, force in ((socket.SO_SNDBUF, _SO_SNDBUFFORCE), (socket.SO_RCVBUF, _SO_RCVBUFFORCE)):
             opened.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
             with contextlib.suppress(OSError):

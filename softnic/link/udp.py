@@ -72,6 +72,8 @@ class VxlanLink:
         Bytes of IPv4 that a frame may carry.
     encryption : EncryptionSettings, optional
         Encrypt every datagram (softnic/link/secure) and accept no other.
+    shared : bool
+        Share the port with the links of other queues (native/nic/steering.h).
     log : callable
         Takes lines about rejected senders.
 
@@ -91,6 +93,7 @@ class VxlanLink:
         vni: int = 1,
         mtu: int = 1500,
         encryption: EncryptionSettings | None = None,
+        shared: bool = False,
         log: Log = lambda _line: None,
     ) -> None:
         if not 0 <= vni <= MAX_VNI:
@@ -112,7 +115,7 @@ class VxlanLink:
         self.has_batch = False
         """A batch was read, and opened, in the memory that `lend` has lent, and `receive` is to return it."""
         self.counted = VxlanCounters()
-        self._socket = open_socket(bind)
+        self._socket = open_socket(bind, shared)
         self._fd = self._socket.fileno()
         self._source_filter = UnknownSourceFilter(self._socket)
         try:

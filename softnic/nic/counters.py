@@ -47,6 +47,8 @@ class NicCounters:
     rx_offload_original_bytes: int = 0
     rx_offload_encoded_bytes: int = 0
     rx_offload_raw_frames: int = 0
+    rx_steered_frames: int = 0
+    """Frames that arrived at another queue than their flow's, which counts them; passed on to it."""
 
     rx_drop_frame: int = 0
     """Too short for Ethernet."""
@@ -61,6 +63,8 @@ class NicCounters:
     rx_drop_tcp_checksum: int = 0
     rx_drop_offload: int = 0
     """Malformed payload of an offloaded frame."""
+    rx_drop_steered: int = 0
+    """At another queue than their flow's, which had no space for them."""
 
     @property
     def rx_dropped(self) -> int:

@@ -48,7 +48,7 @@ class Turn:
         turn.schedule = host.tcp.scheduler.c
         turn.ip, turn.mac, turn.mtu = nic.ip, list(nic.mac), link.mtu
         turn.offloads = nic.offloads.bitmap
-        turn.wire, turn.in_python = -1, True
+        turn.wire, turn.inbox_event, turn.in_python = -1, -1, True
         turn.link_full_at = turn.link_at = ALWAYS
         turn.timers_at = NEVER
         turn.capture = ffi.NULL if capture is None else capture.c
@@ -135,7 +135,11 @@ class Turn:
                 if self._capture is not None:
                     self._capture.frame(item, now, outgoing=False)
                 host.receive_frame(item, now)
+                self._pass_on(item)
         self.settle()
+
+    def _pass_on(self, frame: bytes) -> None:
+        """Do nothing: there is no other queue that a frame may concern."""
 
     def on_expire(self, flow: Any, now: float) -> None:
         tcp = self._host.tcp

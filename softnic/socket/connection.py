@@ -22,7 +22,7 @@ from softnic.ipc import control, socket_state
 from softnic.ipc.control import StreamInfo
 from softnic.ipc.socket_state import client
 from softnic.socket import addresses
-from softnic.socket.options import IN_SYN, LINGER, NIC_OPTIONS
+from softnic.socket.options import IN_SYN, LANE, LINGER, NIC_OPTIONS
 
 _WRITE_BLOCKER = bytes(1 << 16)
 _UNACKNOWLEDGED = {"ESTABLISHED", "CLOSE-WAIT", "FIN-WAIT-1", "CLOSING", "LAST-ACK"}
@@ -91,7 +91,7 @@ class NicSocket(socket.socket):
         self._block()
         state.target, state.ended = target, False
         try:
-            self._open(control.Connect(*target, state.stream))
+            self._open(control.Connect(*target, state.stream, int(state.options.get(LANE, -1))))
         except BaseException as error:
             state.target = None
             if _was_refused(error) and state.nic_end >= 0:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from softnic.ipc import control
-from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC, TCP_OPTIONS, StreamInfo
+from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, NIC_LANE, SOL_NIC, TCP_OPTIONS, StreamInfo
 
 NIC_OPTIONS = {
     (socket.IPPROTO_IP, socket.IP_TOS),
@@ -27,7 +27,9 @@ NIC_OPTIONS = {
 CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
 TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
 """Options with text values."""
-REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
+LANE = (SOL_NIC, NIC_LANE)
+REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR), LANE}
+"""Options that are passed with the requests that they concern."""
 _UNSUPPORTED = {socket.SO_BINDTODEVICE}
 """At SOL_SOCKET: options that a Unix socket would accept without effect."""
 MAXSEG = (socket.IPPROTO_TCP, socket.TCP_MAXSEG)
@@ -44,6 +46,7 @@ DEFAULTS: dict[tuple[int, int], int] = {
     (socket.IPPROTO_TCP, socket.TCP_LINGER2): control.LINGER2_S,
     (socket.IPPROTO_IP, control.IP_MTU_DISCOVER): control.MTU_DISCOVER,
     MAXSEG: 536,
+    LANE: -1,
     _TTL: _DEFAULT_TTL,
 }
 """Defaults of numeric options other than 0."""

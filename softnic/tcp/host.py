@@ -8,6 +8,7 @@ Segments to the node itself go to the NIC like all others, addressed to its own 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -28,7 +29,7 @@ from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
 from softnic.tcp.neighbours import Neighbours
 from softnic.tcp.send_buffer import CutsOf, coding_blocks
-from softnic.tcp.stack import TcpStack
+from softnic.tcp.stack import Candidates, TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
 _MAX_PENDING = 64
@@ -86,6 +87,11 @@ class Host:
         self.collect(self._counters)
         return self._counters
 
+    @property
+    def out_of_order_pruned(self) -> int:
+        """`counters.out_of_order_pruned`, which any thread may read."""
+        return self._counters.out_of_order_pruned
+
     # TCP
 
     def listen(
@@ -95,9 +101,9 @@ class Host:
         del now
         return self.tcp.listen(ip, port, backlog, unaccepted)
 
-    def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
+    def connect(self, dst: int, dport: int, now: float, sport: int = 0, candidates: Candidates = range) -> Connection:
         """Starts connecting: `Established` or `Closed` follows. Raises OSError as TcpStack.connect."""
-        return self.tcp.connect(dst, dport, now, sport)
+        return self.tcp.connect(dst, dport, now, sport, candidates)
 
     def reserve(self, port: int, reuse: bool = False, share: bool = False) -> int:
         """Reserves a local port, 0 for any, until `release`, as TcpStack.reserve. Raises OSError EADDRINUSE."""
@@ -129,6 +135,21 @@ class Host:
                 self._counters.dropped_ethernet += 1
         except ParseError:
             self._counters.dropped_malformed += 1
+
+    def overhear(self, frame: bytes, now: float) -> None:
+        """Handles a frame that another queue of this node has received, answered and counted: what it tells of peers,
+        and of connections here. Never raises."""
+        with contextlib.suppress(ParseError):
+            packet = ethernet.parse(frame)
+            if packet.ethertype == ethernet.TYPE_ARP:
+                self._learn(arp.parse(packet.payload), now)
+            elif packet.ethertype == ethernet.TYPE_IPV4:
+                inner = ipv4.parse(packet.payload)
+                message = icmp.parse(inner.payload) if inner.protocol == ipv4.PROTOCOL_ICMP else None
+                if isinstance(message, icmp.Problem) and (inner.dst, message.src) == (self.ip, self.ip):
+                    flow = self.tcp.lookup((message.dst, message.dport, message.sport))
+                    if flow is not None:
+                        on_icmp_error(flow, message, self._counters, now)
 
     def advance(self, now: float) -> None:
         """Runs the timers and sends the ARP requests that are due."""
@@ -249,24 +270,27 @@ class Host:
     # Receiving
 
     def _receive_arp(self, packet: arp.Arp, now: float) -> None:
+        if packet.target_ip == self.ip != packet.sender_ip and packet.operation == arp.REQUEST:
+            answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
+            self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
+        self._counters.dropped_not_ours += not self._learn(packet, now)
+
+    def _learn(self, packet: arp.Arp, now: float) -> bool:
+        """Notes what ARP tells of a peer. Returns whether it concerns this node."""
         if packet.sender_ip == self.ip:
-            self._counters.dropped_not_ours += 1  # another node has our address, or it is our own request
-            return
+            return False  # another node has our address, or it is our own request
         ours = packet.target_ip == self.ip
         before = self._neighbours.known(packet.sender_ip)
         known = packet.sender_ip and self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours)
         announcement = packet.operation == arp.REQUEST and packet.sender_ip == packet.target_ip
         if not known and not ours and not announcement:
-            self._counters.dropped_not_ours += 1
-            return
-        if ours and packet.operation == arp.REQUEST:
-            answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
-            self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
+            return False
         if known and before != packet.sender_mac:
             self._resolved(packet.sender_ip, packet.sender_mac, now)
         self._liveness.heard(packet.sender_ip, now)
         if announcement:
             self._liveness.announced(packet.sender_ip, now)
+        return True
 
     def _resolved(self, ip: int, mac: bytes, now: float) -> None:
         for _ in range(len(self._pending)):

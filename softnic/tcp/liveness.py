@@ -66,6 +66,9 @@ class FlowTable(Protocol):
     def events(self) -> EventQueue:
         """Events for the owner of the stack."""
 
+    opened: int
+    """Number of connections so far."""
+
     @property
     def keys(self) -> Sized:
         """As many as there are connections."""
@@ -97,6 +100,8 @@ class Liveness:
         self._announce = announce
         self._announcements: list[float] = []
         self._look_at = NEVER
+        self._seen = 0
+        """Connections that there had been when it last looked, or began to."""
         self._answered: dict[int, float] = {}
         self._suspects: dict[int, _Suspect] = {}
         self._lost: dict[int, None] = {}
@@ -132,13 +137,16 @@ class Liveness:
         while self._announcements and now >= self._announcements[0]:
             self._announcements.pop(0)
             self._announce(now)
+        self._seen = self._tcp.opened
         if now >= self._look_at:
             self._look(now)
         elif self._look_at == NEVER and self._peer_timeout_s is not None and self._tcp.keys:
             self._look_at = now + QUIET_S
 
     def next_time(self) -> float:
-        """When `advance` is to be called at the latest, if it was called since the last connection was made."""
+        """When `advance` is to be called at the latest; -infinity: at once, for connections that it has not seen."""
+        if self._look_at == NEVER and self._peer_timeout_s is not None and self._tcp.opened != self._seen:
+            return -NEVER
         return min(self._announcements[0], self._look_at) if self._announcements else self._look_at
 
     def _look(self, now: float) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection, KeysView
+from collections.abc import Callable, Collection, Iterable, KeysView
+from itertools import chain
 from random import Random
 
 from softnic._native import ffi
@@ -39,6 +40,8 @@ _EPHEMERAL = range(32768, 61000)
 
 Key = tuple[int, int, int]
 """Peer's address, peer's port, local port."""
+Candidates = Callable[[int, int], Iterable[int]]
+"""Returns the ports that a connection may have, from the first to before the second number."""
 Send = Callable[[Segment, int, float], Transmitted | None]
 """Sends a segment in at most a number of frames, and counts it; None: the peer's MAC address is not known yet."""
 
@@ -83,6 +86,8 @@ class TcpStack:
         self._connections: dict[Key, Connection] = {}
         self.lookup: Callable[[Key], Connection | None] = self._connections.get
         """The flow of a `Key`, TIME-WAIT included; None: there is none."""
+        self.opened = 0
+        """Number of connections so far."""
         self._listeners: dict[int, list[Listener]] = {}
         self._reserved: Counter[int] = Counter()
         self._shared: set[int] = set()
@@ -114,6 +119,14 @@ class TcpStack:
             self._shared.add(port)
         return port
 
+    def share_ports(self, other: TcpStack) -> None:
+        """Reserves the ports of another queue of the same node, by whose stack alone they are reserved and released."""
+        self._reserved, self._shared = other._reserved, other._shared
+
+    def is_connected_at(self, port: int) -> bool:
+        """Whether a connection has this local port."""
+        return self._local_ports[port] > 0
+
     def release(self, port: int) -> None:
         """Returns a reserved port. Connections and listeners on it stay."""
         self._reserved[port] -= 1
@@ -121,10 +134,9 @@ class TcpStack:
             del self._reserved[port]
             self._shared.discard(port)
 
-    def _free_port(self, usable: Callable[[int], bool]) -> int:
-        start = self.rng.randrange(len(_EPHEMERAL))
-        for step in range(len(_EPHEMERAL)):
-            port = _EPHEMERAL[(start + step) % len(_EPHEMERAL)]
+    def _free_port(self, usable: Callable[[int], bool], candidates: Candidates = range) -> int:
+        start = _EPHEMERAL[self.rng.randrange(len(_EPHEMERAL))]
+        for port in chain(candidates(start, _EPHEMERAL.stop), candidates(_EPHEMERAL.start, start)):
             if port not in self._listeners and not self._reserved[port] and usable(port):
                 return port
         raise _error(errno.EADDRNOTAVAIL, "no ephemeral port is free")
@@ -161,10 +173,13 @@ class TcpStack:
             return None
         return sharing[hash((s.src, s.sport)) % len(sharing)] if len(sharing) > 1 else sharing[0]
 
-    def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
-        """Starts a connection. Raises OSError EADDRINUSE if the four addresses and ports are already connected."""
+    def connect(self, dst: int, dport: int, now: float, sport: int = 0, candidates: Candidates = range) -> Connection:
+        """Starts a connection, from one of the `candidates` if no port is given.
+
+        Raises OSError EADDRINUSE if the four addresses and ports are already connected.
+        """
         if not sport:
-            sport = self._free_port(lambda port: (dst, dport, port) not in self._connections)
+            sport = self._free_port(lambda port: (dst, dport, port) not in self._connections, candidates)
         old = self._connections.get((dst, dport, sport))
         if old is not None and old.state is not State.TIME_WAIT:
             raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")
@@ -195,6 +210,7 @@ class TcpStack:
         self.scheduler.add(connection)
         self._connections[peer_ip, peer_port, port] = connection
         self._local_ports[port] += 1
+        self.opened += 1
         return connection
 
     def initial_sequence(self, local: tuple[int, int], peer: tuple[int, int], now: float) -> int:

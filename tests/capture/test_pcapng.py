@@ -73,7 +73,7 @@ def test_what_is_written_is_read(
 
 
 def test_interfaces_and_statistics_are_read() -> None:
-    statistics = pcapng.interface_statistics(1, start_ns=TIME, end_ns=TIME + 10**9, received=2**40, dropped=7)
+    statistics = pcapng.InterfaceStatistics(1, start_ns=TIME, end_ns=TIME + 10**9, received=2**40, dropped=7).block()
     capture = reader.parse(file_of(statistics))
     assert capture.application == "softnic"
     assert [interface.name for interface in capture.interfaces] == ["node0:wire", "node1:wire"]
@@ -97,7 +97,7 @@ def test_tshark_reads_the_same(tmp_path: Path, tshark: Tshark) -> None:
         file_of(
             packets(0, TIME, Frames.of([ARP, ARP]), Direction.OUTBOUND, packet_id=2**40 + 9),
             packets(1, TIME + 1, Frames.of([ARP]), Direction.INBOUND, snaplen=40),
-            pcapng.interface_statistics(0, start_ns=TIME, end_ns=TIME + 1, received=2, dropped=0),
+            pcapng.InterfaceStatistics(0, start_ns=TIME, end_ns=TIME + 1, received=2, dropped=0).block(),
         )
     )
     fields = ("frame.interface_name", "frame.time_epoch", "frame.packet_id", "frame.packet_flags_direction")
@@ -306,7 +306,7 @@ def test_no_change_of_a_file_does_more_than_an_error(data: st.DataObject) -> Non
     """Bytes changed, cut off or inserted anywhere: read or refused, and nothing else."""
     modern = file_of(
         packets(0, TIME, Frames.of([ARP, b"abc"]), Direction.OUTBOUND, packet_id=9),
-        pcapng.interface_statistics(0, start_ns=TIME, end_ns=TIME, received=2, dropped=0),
+        pcapng.InterfaceStatistics(0, start_ns=TIME, end_ns=TIME, received=2, dropped=0).block(),
         simple_packet("<", ARP) + obsolete_packet("<", 1, TIME, b"abc") + block("<", 9, b"x=y"),
     )
     classic = pcap(">", True, [(1, 2, ARP), (3, 4, b"abc")])

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.collectives import CollectiveEngine, schedule
+from softnic.collectives.collective_op import WHOLE
 from softnic.collectives.elements import name_of
 from softnic.ipc.work_queue import StagedPart, WorkCompletion, WorkFailed, WorkRequest
 from softnic.link.emulation import EmulatedLink
@@ -119,9 +120,10 @@ class Group:
         return {other: [connection.info(self.clock.now)] for other, connection in self.data[rank].items()}
 
     def post(self, rank: int, source: Array, result: Array, collective: str, **fields: Any) -> int:
-        """One rank's post over all its blocks. Returns its number."""
+        """One rank's post over all its blocks, or of a `part` of them. Returns its number."""
         member = self.members[rank]
         member.posted += 1
+        part = fields.pop("part", WHOLE)
         size = len(self.members)
         algorithm = fields.pop("algorithm", "ring")
         cut = schedule.blocks(collective, algorithm, source.size, size)
@@ -131,7 +133,7 @@ class Group:
             member.posted, call, collective, algorithm, name_of(source.dtype), counts, (0, 0), (0, 0), **fields
         )
         assert member.executor is not None
-        member.executor.post(post, raw(source), raw(result))
+        member.executor.post(post, raw(source), raw(result), part)
         return member.posted
 
     def run(self, limit_s: float = 60.0) -> None:

@@ -217,7 +217,7 @@ class EngineNics(Transport):
         os.close(self.wake)
 
     def join(
-        self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]], _process: object = None
+        self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]], _process: object = None, _lanes: object = ()
     ) -> NicConnection:
         ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         ours.setblocking(False)

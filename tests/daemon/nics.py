@@ -23,8 +23,14 @@ from softnic.ipc import control
 from softnic.ipc import regions as memory
 from softnic.ipc.client import Client
 
-LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
-"""Links that tests run on: loopback, 100 ms one-way delay, or 1 MB/s. Loopback never has data in flight for long."""
+LINKS = {
+    "loopback": (),
+    "delay": ("--delay", "100ms"),
+    "rate": ("--rate", "8mbit"),
+    "queues": ("--queues", "3"),
+}
+"""Links that tests run on: loopback, 100 ms one-way delay, or 1 MB/s; and NICs with several queues, over loopback.
+Loopback never has data in flight for long."""
 START_S = 60.0
 WAIT_S = 60.0
 """Limit for hangs, far longer than any step takes."""

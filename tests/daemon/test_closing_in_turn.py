@@ -32,7 +32,7 @@ def test_bytes_that_arrive_for_it_reset_the_connection(nics: WiredNics) -> None:
     arrived = [event for event in events if event[0] == wire.fileno()]
     assert 0 < len(arrived) < len(events)
     nics.turn_with(1, arrived)
-    assert not receiver.streams.table.streams[nics.streams[1]].output_open
+    assert not receiver.first.streams.table.streams[nics.streams[1]].output_open
     nics.turn_with(1, [event for event in events if event not in arrived])
     nics.turn(20)
     info = nics.call(0, control.QueryStream(nics.streams[0]))

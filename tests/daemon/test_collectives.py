@@ -60,9 +60,9 @@ class Rank:
             [0 if other == rank else stream_of(side[other].fileno()).stream for other in range(len(words) + 1)]
             for side in (words, data, *([process] if process else ()))
         ]
-        fields = dict(zip(("control", "data", "process"), numbers, strict=False))
         with nics, nic.client() as client:
-            client.call(control.Join(rank, **fields), nics.fileno())
+            own = numbers[2] if process else []
+            client.call(control.Join(rank, numbers[0], numbers[1], process=own), nics.fileno())
 
     def post(self, source: Array, result: Array, collective: str = "allreduce", **fields: Any) -> int:
         self.number += 1

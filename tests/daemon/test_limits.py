@@ -42,7 +42,7 @@ def take_all_ports(daemon: Daemon) -> int:
     """Reserve every ephemeral port; return one of them."""
     for count in range(1 << 16):
         try:
-            port = daemon.host.reserve(0)
+            port = daemon.first.host.reserve(0)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL or not count:
                 raise
@@ -64,7 +64,7 @@ def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_is_re
                     client.call(control.Connect("10.77.0.1", 80), theirs.fileno())
                 assert caught.value.errno == errno.EADDRNOTAVAIL
                 assert client.call(control.QueryStats()).streams == []
-        loop.call_soon_threadsafe(daemon.host.release, taken)
+        loop.call_soon_threadsafe(daemon.first.host.release, taken)
         with socket.socket(nic=config.control) as s:  # whose descriptor has the number of a refused one
             s.settimeout(WAIT_S)
             with pytest.raises(ConnectionRefusedError):

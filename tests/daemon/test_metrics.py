@@ -31,7 +31,14 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples" / "monitori
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 NOT_EXPORTED = {
     *("tx_segments", "rx_segments", "segments_sent", "segments_received", "fast_path_sent", "fast_path_received"),
-    *("tx_other_frames", "rx_other_frames", "loopback_frames", "loopback_wire_bytes", "capture_frames"),
+    *(
+        "tx_other_frames",
+        "rx_other_frames",
+        "rx_steered_frames",
+        "loopback_frames",
+        "loopback_wire_bytes",
+        "capture_frames",
+    ),
     *("tx_offload_frames", "rx_offload_frames", "tx_offload_raw_frames", "rx_offload_raw_frames"),
     *("tx_auto_compressed_bytes", "tx_auto_raw_bytes", "tx_auto_trials", "tx_auto_to_raw", "tx_auto_to_compressed"),
     *("resets_sent", "resets_received", "challenge_acks", "out_of_order", "out_of_order_pruned", "path_mtus_lowered"),

@@ -40,7 +40,7 @@ def nic(directory: Path, seed: int | None) -> Iterator[Daemon]:
 
 def sequence_number(directory: Path, seed: int | None) -> int:
     with nic(directory, seed) as daemon:
-        return daemon.host.tcp.initial_sequence(OWN, PEER, 0.0)
+        return daemon.first.host.tcp.initial_sequence(OWN, PEER, 0.0)
 
 
 def test_sequence_numbers_do_not_depend_on_a_reconstructed_generator(

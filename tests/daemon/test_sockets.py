@@ -342,16 +342,16 @@ def test_a_connection_that_fails_before_it_is_accepted_is_accepted_and_fails(nic
         held = [nics[0].connect(listening.getsockname()) for _ in range(4)]  # the first go to the program at once
         last = held.pop()
         before = nics[1].counters()["resets_received"]
+        failing = last.getsockname()
         last.sendall(b"unheard")
         last.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         last.close()
         until(lambda: nics[1].counters()["resets_received"] != before)
-        for s in held:
-            listening.accept()[0].close()
+        accepted = {peer: end for end, peer in (listening.accept() for _ in range(4))}  # of queues, in any order
+        with pytest.raises(ConnectionResetError):
+            read_all(accepted[failing])
+        for s in (*held, *accepted.values()):
             s.close()
-        accepted, _ = listening.accept()
-        with accepted, pytest.raises(ConnectionResetError):
-            read_all(accepted)
 
 
 def test_a_full_backlog_holds_back_further_connections(nics: list[Nic]) -> None:

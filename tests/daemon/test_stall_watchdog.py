@@ -24,7 +24,7 @@ sys.path.insert(0, {root!r})
 from softnicd.__main__ import main
 from softnicd.daemon import Daemon
 
-def hang(*_):
+def hang(*args):
     {hang}
 
 Daemon.add_peer = hang
@@ -94,7 +94,24 @@ def test_a_nic_with_a_hung_event_loop_is_ended(tmp_path: Path, hang: str) -> Non
             client.call(control.AddPeer("10.77.0.9", "127.0.0.1", 9))
         assert hung.process is not None
         assert hung.process.wait(WAIT_S) == -signal.SIGKILL
-        assert "its event loop has hung for 2 s: it ends now" in hung.log.read_text()
+        assert "its event loop, or a queue, has hung for 2 s: it ends now" in hung.log.read_text()
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(3600)", "exec('while True: pass')"])
+def test_a_nic_with_a_hung_queue_is_ended(tmp_path: Path, hang: str) -> None:
+    hang = f"args[0].queues[1].post(lambda: {hang})"
+    with nic(tmp_path, "--watchdog", "2s", "--queues", "2", hang=hang) as hung:
+        with hung.client() as client:
+            client.call(control.AddPeer("10.77.0.9", "127.0.0.1", 9))
+        assert hung.process is not None
+        assert hung.process.wait(WAIT_S) == -signal.SIGKILL
+        assert "its event loop, or a queue, has hung for 2 s: it ends now" in hung.log.read_text()
+
+
+def test_a_nic_with_idle_queues_is_not_ended(tmp_path: Path) -> None:
+    with nic(tmp_path, "--watchdog", "2s", "--queues", "3") as idle:
+        time.sleep(3)
+        assert idle.alive
 
 
 def test_off_disables_it(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def break_attention(patch: pytest.MonkeyPatch) -> None:
 
 def segments_in_c(daemon: Daemon) -> int:
     """Return the segments that C sent and received since the daemon's counters were read last."""
-    counts = daemon.turn_in_c.c.counts
+    counts = daemon.first.turn.c.counts
     return int(counts.host_segments_sent + counts.host_segments_received)
 
 
@@ -129,7 +129,7 @@ def test_turns_through_an_emulated_link_lose_nothing(
             counters = pair.counters(index)
             assert counters["emulated_dropped_full"] == counters["link_dropped_full"] == 0
             assert counters["emulated_sent"] == counters["link_sent_frames"]
-    assert [daemon.turn_in_c.c.path_count for daemon in two[0].daemons] == [int(mode == "whole")] * 2
+    assert [daemon.first.turn.c.path_count for daemon in two[0].daemons] == [int(mode == "whole")] * 2
 
 
 def test_what_waits_in_an_emulated_link_goes_where_its_peer_is_by_then(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_turns_over_a_bad_link_deliver_every_byte(
         for each_side in counters:
             arrived = each_side["emulated_sent"] - each_side["emulated_lost"] + each_side["emulated_duplicated"]
             assert each_side["link_sent_frames"] == arrived
-        assert not any(daemon.turn_in_c.c.in_python for daemon in nics.daemons)
+        assert not any(daemon.first.turn.c.in_python for daemon in nics.daemons)
         assert all(segments > 10 for segments in in_c)
 
 
@@ -246,17 +246,17 @@ def test_a_close_with_unread_bytes_that_a_read_notices_is_no_end(tmp_path: Path)
         for _ in range(20):
             nics.write(0, bytes(100_000))
             nics.turn()
-        [peer] = nics.daemons[0].host.tcp.connections
+        [peer] = nics.daemons[0].first.host.tcp.connections
         daemon = nics.daemons[1]
-        stream = daemon.streams.table.streams[nics.streams[1]]
+        stream = daemon.first.streams.table.streams[nics.streams[1]]
         before = -1
         while len(nics.read[1]) != before:
             before = len(nics.read[1])
             nics.receive(1, 1 << 20)
-        assert daemon.host.tcp.connections[0].rcv.unread
+        assert daemon.first.host.tcp.connections[0].rcv.unread
         nics.ends[2].close()
         stream.readable = True
-        lib.sn_turn_pull(daemon.turn_in_c.c, stream.c)
+        lib.sn_turn_pull(daemon.first.turn.c, stream.c)
         nics.turn_with(1, [])
         nics.turn(3)
         assert (peer.error, peer.rcv.fin) == (errno.ECONNRESET, None)
@@ -266,7 +266,7 @@ def test_the_turn_keeps_nothing_of_a_refused_connection(tmp_path: Path) -> None:
     with contextlib.closing(WiredNics(tmp_path, "whole")) as nics:
         opened = nics.call(0, control.Connect(IPS[1], PORT + 1), nics._end())
         assert isinstance(opened, control.Opened)
-        stream = nics.daemons[0].streams.table.streams[opened.stream]
+        stream = nics.daemons[0].first.streams.table.streams[opened.stream]
         assert stream.in_turn
         nics.turn(20)
         assert stream.connection is None
@@ -281,7 +281,7 @@ def test_an_error_between_two_turns_ends_nothing(
         break_attention(broken)
         for _ in range(5):
             for daemon in pair.daemons:
-                daemon.turn_in_c.c.attends = True
+                daemon.first.turn.c.attends = True
             pair.write(0, bytes(50_000))
             pair.turn(2)
             pair.receive(1, 1 << 20)
@@ -355,7 +355,7 @@ def test_data_of_an_open_connection_asks_nothing_of_python(tmp_path: Path) -> No
 
         for daemon in nics.daemons:
             for name in ("on_receive", "on_run", "on_output", "on_prepare", "on_send"):
-                setattr(daemon.turn_in_c, name, noting(name, getattr(daemon.turn_in_c, name)))
+                setattr(daemon.first.turn, name, noting(name, getattr(daemon.first.turn, name)))
         for side in range(2):
             nics.receive(side, 1 << 20)
         written = 0

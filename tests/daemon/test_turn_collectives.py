@@ -56,7 +56,7 @@ class JoinedNics(WiredNics):
             numbers = [[0, 0], [0, 0]]
             for kind in range(2):
                 numbers[kind][1 - rank] = streams[kind][rank]
-            self.call(rank, control.Join(rank, *numbers), theirs.detach())
+            self.call(rank, control.Join(rank, numbers[0], numbers[1]), theirs.detach())
 
     def _register(self, rank: int) -> None:
         fd = os.memfd_create("region", os.MFD_ALLOW_SEALING)
@@ -150,7 +150,7 @@ def test_blocks_are_moved_without_python(tmp_path: Path) -> None:
     with contextlib.closing(JoinedNics(tmp_path, "whole", RATE)) as nics:
         before, asked = 0, Counter[str]()
         for daemon in nics.daemons:
-            count_calls(daemon.turn_in_c, asked, "on_run")
+            count_calls(daemon.first.turn, asked, "on_run")
         for number in range(1, 5):
             for rank in range(2):
                 nics.post(rank, number, ("allreduce", "SUM", "float32", ""), HALF // 4, "ring")
@@ -171,4 +171,4 @@ def test_a_process_that_leaves_amid_a_collective_frees_its_ports(tmp_path: Path)
         nics.queues[0].close()
         nics.turn(30)
         assert [type(reply) for reply in nics.replies[1]] == [WorkFailed]
-        assert all(not daemon.offloaded or daemon is nics.daemons[1] for daemon in nics.daemons)
+        assert all(not daemon.first.streams.offloaded or daemon is nics.daemons[1] for daemon in nics.daemons)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import contextlib
+import itertools
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -62,7 +63,7 @@ class WiredNics:
             other = self.daemons[1 - index]._wire
             assert isinstance(other, VxlanLink)
             daemon.add_peer(self.daemons[1 - index].config.address, other.address)
-            daemon.streams.table._last = daemon.regions._last = 0
+            daemon.first.streams.table.numbers, daemon.regions._last = itertools.count(1), 0
         self.ends: list[socket.socket] = []
         self.read = [bytearray(), bytearray()]
         self.turns = 0
@@ -82,7 +83,7 @@ class WiredNics:
         selector = Selector()
         self.loops.append(asyncio.SelectorEventLoop(selector))
         daemon = _Daemon(config, self.loops[-1], selector)
-        tcp, turn = daemon.host.tcp, daemon.turn_in_c
+        tcp, turn = daemon.first.host.tcp, daemon.first.turn
         tcp.config = replace(tcp.config, fast_path=mode != "python")
         turn._direct = mode == "whole"
         turn.settle()
@@ -108,11 +109,11 @@ class WiredNics:
         for _ in range(50):
             events = daemon._selector.epoll.poll(0)
             self._turn_with(daemon, events)
-            if not events and lib.sn_turn_due(daemon.turn_in_c.c) > daemon.time:
+            if not events and lib.sn_turn_due(daemon.first.turn.c) > daemon.time:
                 return
 
     def _turn_with(self, daemon: _Daemon, events: list[tuple[int, int]]) -> None:
-        turn = daemon.turn_in_c
+        turn = daemon.first.turn
         for index, (fd, mask) in enumerate(events):
             turn.c.fds[index], turn.c.masks[index] = fd, mask
         turn.c.event_count = len(events)
@@ -176,7 +177,7 @@ class WiredNics:
         """Return the fields of both ends of the connection."""
         found = []
         for daemon in self.daemons:
-            flows = [state_of(flow) for flow in daemon.host.tcp.connections]
+            flows = [state_of(flow) for flow in daemon.first.host.tcp.connections]
             found += [{path: value for path, value in flow.items() if not _is_elsewhere(path)} for flow in flows]
         return found
 

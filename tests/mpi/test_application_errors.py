@@ -161,7 +161,7 @@ class WithoutMemory(EngineNics):
 
     refuses = False
 
-    def join(self, rank: int, channels: Any, _process: object = None) -> NicConnection:
+    def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> NicConnection:
         nic = super().join(rank, channels)
 
         def number(region: Any) -> int:

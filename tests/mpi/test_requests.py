@@ -312,7 +312,7 @@ def test_nobody_posts_before_all_have_joined() -> None:
     late = threading.Event()
 
     class Late(FakeNics):
-        def join(self, rank: int, channels: Any, _process: object = None) -> Any:
+        def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> Any:
             if rank == 2:
                 assert late.wait(60)
             return super().join(rank, channels)
@@ -333,7 +333,7 @@ def test_nobody_posts_before_all_have_joined() -> None:
 
 def test_a_nic_that_refuses_is_an_error_on_every_rank() -> None:
     class Full(FakeNics):
-        def join(self, rank: int, channels: Any, _process: object = None) -> Any:
+        def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> Any:
             if rank == 1:
                 raise OSError(105, "the NIC has enough groups")
             return super().join(rank, channels)

@@ -6,6 +6,7 @@
     python -m tests.simulation --seed 17 --capture f.pcapng
     python -m tests.simulation --seeds 200 --traces compare  # do worlds behave as recorded? (trace.py)
     python -m tests.simulation --seeds 200 --traces compare --fast-path mixed  # and with Python and C by turns?
+    python -m tests.simulation --seeds 200 --queues 3         # all NICs with so many queues (queued_node.py)
     python -m tests.simulation --soak 24               # hours of one world, and the memory that it keeps
 
 The exit code is 0 if nothing was violated.
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from softnic._native import lib
 from softnic.sim.node import FIRST_IP
 from tests.simulation.node import FastPathMode
 from tests.simulation.recording import WorldRecording
@@ -34,23 +36,30 @@ _PROGRESS_S = 5.0
 
 
 def run_seeds(
-    seeds: Sequence[int], processes: int, most_failures: int, traces: str = "", fast_path: FastPathMode | None = None
+    seeds: Sequence[int],
+    processes: int,
+    most_failures: int,
+    traces: str = "",
+    fast_path: FastPathMode | None = None,
+    queues: int | None = None,
 ) -> bool:
     """Run many worlds, and print the failures with the commands that replay them. Returns whether none failed.
 
     `traces` says what is done with the traces: show, compare or record; a world with another trace counts as failed.
     """
     began = reported = time.monotonic()
-    virtual_s, done, failed, fast = 0.0, 0, 0, 0
+    virtual_s, done, failed, fast, steered = 0.0, 0, 0, 0, 0
     found: dict[int, str] = {}
-    for result in results(seeds, processes, fast_path):
+    for result in results(seeds, processes, fast_path, queues):
         done += 1
         virtual_s += result.virtual_s
         fast += result.fast_path_segments
+        steered += result.steered_frames
         found[result.seed] = entry(result.trace, result.asked_of_python)
         if result.error:
             failed += 1
-            print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed, fast_path)}", flush=True)
+            print(f"seed {result.seed}: {result.error}", flush=True)
+            print(f"  to replay it: {replay(result.seed, fast_path, queues)}", flush=True)
             if failed >= most_failures:
                 break
         if sys.stderr.isatty() and time.monotonic() - reported > _PROGRESS_S:
@@ -60,7 +69,7 @@ def run_seeds(
     print(
         f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed", end=""
     )
-    print(f", {fast} segments on the fast path")
+    print(f", {fast} segments on the fast path", end="\n" if queues is None else f", {steered} steered frames\n")
     return not failed and use_traces(found, traces, counted=fast_path is None)
 
 
@@ -79,21 +88,22 @@ def use_traces(found: Mapping[int, str], what: str, *, counted: bool) -> bool:
     return True
 
 
-def replay(seed: int, fast_path: FastPathMode | None = None) -> str:
+def replay(seed: int, fast_path: FastPathMode | None = None, queues: int | None = None) -> str:
     """Return the command that runs a world again, and captures it."""
     mode = "" if fast_path is None else f" --fast-path {fast_path}"
+    mode += "" if queues is None else f" --queues {queues}"
     return f"python -m tests.simulation --seed {seed}{mode} --capture world-{seed}.pcapng"
 
 
-def run_one(seed: int, capture: Path | None, fast_path: FastPathMode | None = None) -> bool:
+def run_one(seed: int, capture: Path | None, fast_path: FastPathMode | None = None, queues: int | None = None) -> bool:
     """Run one world and print its log. Returns whether nothing was violated."""
     scenario = draw(seed)
     print("\n".join(scenario.describe()))
     if capture is None:
-        return _run(World(scenario, report=print, fast_path=fast_path))
+        return _run(World(scenario, report=print, fast_path=fast_path, queues=queues))
     with capture.open("wb") as output:
         recording = WorldRecording(output, [FIRST_IP + index for index in range(len(scenario.nodes))])
-        good = _run(World(scenario, report=print, recording=recording, fast_path=fast_path))
+        good = _run(World(scenario, report=print, recording=recording, fast_path=fast_path, queues=queues))
     print(f"{capture}: open it with softnic inspect or Wireshark")
     return good
 
@@ -125,6 +135,7 @@ def parser() -> argparse.ArgumentParser:
         choices=get_args(FastPathMode),
         help="process connections without losses in C, in Python or by turns (in C)",
     )
+    made.add_argument("--queues", type=int, metavar="N", help="run NICs with this number of queues")
     made.add_argument(
         "--capture", type=Path, metavar="FILE", help="with --seed: write a pcapng file of both sides of all NICs"
     )
@@ -141,15 +152,21 @@ def main(arguments: Iterable[str] | None = None) -> int:
         made.error("--traces goes with --seeds")
     if options.fast_path is not None and options.soak is not None:
         made.error("--fast-path goes with --seeds or --seed")
+    if options.queues is not None:
+        if options.soak is not None or options.traces:
+            made.error("--queues goes with --seeds or --seed, without --traces")
+        if not 1 <= options.queues <= lib.SN_MOST_QUEUES:
+            made.error(f"--queues is from 1 to {lib.SN_MOST_QUEUES}")
     if options.seeds is not None and min(options.seeds, options.processes, options.failures) < 1:
         made.error("--seeds, --processes and --failures are at least 1")
     if options.seeds is not None:
         seeds = range(options.first, options.first + options.seeds)
-        return not run_seeds(seeds, options.processes, options.failures, options.traces, options.fast_path)
+        how = options.traces, options.fast_path, options.queues
+        return not run_seeds(seeds, options.processes, options.failures, *how)
     if options.soak is not None:
         return not soak(options.soak, report=print)
     try:
-        return not run_one(options.seed, options.capture, options.fast_path)
+        return not run_one(options.seed, options.capture, options.fast_path, options.queues)
     except OSError as error:  # of the capture: worlds do no I/O
         print(f"{made.prog}: {options.capture}: {error.strerror}", file=sys.stderr)
         return 1

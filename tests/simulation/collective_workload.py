@@ -1,7 +1,8 @@
 """Jobs: ranks whose NICs execute collectives (softnic/collectives), and how they connect to each other.
 
-A rank connects twice to every lower one, as a process does for its NIC; then it posts the job's calls one after the
-other. One rank may leave early, cancel, or call another collective: then all others must learn of it in bounded time.
+A rank connects twice to every lower one, as a process does for its NIC, on as many lanes as every rank's NIC has
+queues; then it posts the job's calls one after the other. One rank may leave early, cancel, or call another collective:
+then all others must learn of it in bounded time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 
+from softnic._native import lib
 from softnic.collectives import CollectiveEngine
 from softnic.ipc.work_queue import CancelRequest, WorkCompletion, WorkFailed
 from softnic.sim.node import ConnectionEvent
@@ -18,6 +20,7 @@ from softnic.tcp.peer_stream import peer_streams
 from softnic.tcp.state import State
 from tests.simulation.collective_calls import Array, CollectiveCall
 from tests.simulation.invariants import Violation
+from tests.simulation.laned_engine import LanedEngine
 from tests.simulation.node import WorldNode
 from tests.simulation.scenario import JobSpec
 
@@ -35,11 +38,12 @@ OVER_S = 0.2
 
 
 class Job:
-    """The state of a job."""
+    """The state of a job, over so many lanes between any two ranks."""
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, lanes: int = 1) -> None:
         rng = random.Random(spec.seed)
         self.spec = spec
+        self.lanes = lanes
         self.size = len(spec.nodes)
         self.calls = [CollectiveCall(number + 1, self.size, rng) for number in range(spec.calls)]
         self.odd_rank = rng.randrange(self.size)
@@ -48,6 +52,8 @@ class Job:
         self.seeds = [rng.getrandbits(64) for _ in range(self.size)]
         self.ends: list[str] = [""] * self.size
         """How each rank ended: complete, left, lost, or the text of an error."""
+        self.cut = 0
+        """Calls that a rank's NIC has cut over several lanes."""
         self.joined = 0
         """The number of ranks that are connected to all others."""
         self.broken_at = math.inf
@@ -85,9 +91,9 @@ class JobRank:
         self._rng = random.Random(job.seeds[rank])
         self._ports = FIRST_PORT + 2 * job.spec.number, FIRST_PORT + 2 * job.spec.number + 1
         self._listeners: list[Listener] = []
-        self._connections: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
-        """For control messages and for data, by rank."""
-        self._engine: CollectiveEngine | None = None
+        self._connections: list[dict[int, Connection]] = [{} for _ in range(2 * job.lanes)]
+        """By rank: for control messages and for data of the first lane, and so on."""
+        self._engine: CollectiveEngine | LanedEngine | None = None
         self._posted: dict[int, Array] = {}
         """Result buffers of incomplete calls."""
         self._number = 0
@@ -123,8 +129,9 @@ class JobRank:
         node = self._node
         if not self._listeners:
             self._listeners = [node.host.listen(0, port, 16, node.local) for port in self._ports]
-        for listener, connections in zip(self._listeners, self._connections, strict=True):
+        for kind, listener in enumerate(self._listeners):
             while (connection := listener.accept()) is not None:
+                connections = self._connections[2 * self._lane_of(connection) + kind]
                 self._add(connections, self._ips.index(connection.peer[0]), connection)
         if now >= self._act_at:
             self._act_at = now + RETRY_S
@@ -136,6 +143,16 @@ class JobRank:
             self._disconnect()
             self._break("not connected")
 
+    def _lane_of(self, connection: Connection) -> int:
+        """Return the lane of an accepted connection."""
+        if self._node.queues is None:
+            return 0
+        (own, port), (peer, peer_port) = connection.local, connection.peer
+        lane: int = lib.sn_queue_of(own, peer, port, peer_port, lib.SN_LANES)
+        if lane >= self._job.lanes:
+            raise Violation(f"{self._job}: {connection.peer_name} is on lane {lane} of {self._job.lanes}")
+        return lane
+
     def _complete(self, connections: dict[int, Connection]) -> bool:
         return len(connections) == self._job.size - 1 and all(
             connection.state in (State.ESTABLISHED, State.CLOSE_WAIT) for connection in connections.values()
@@ -143,11 +160,11 @@ class JobRank:
 
     def _open_connections(self) -> None:
         """Connect to each lower rank to which there is no connection, or only a closed one."""
-        for port, connections in zip(self._ports, self._connections, strict=True):
+        for index, connections in enumerate(self._connections):
+            lane, kind = divmod(index, 2)
             for rank in range(self._rank):
                 if rank not in connections or connections[rank].state is State.CLOSED:
-                    node = self._node
-                    self._add(connections, rank, node.host.connect(self._ips[rank], port, node.local))
+                    self._add(connections, rank, self._node.connect(self._ips[rank], self._ports[kind], lane=lane))
 
     def _add(self, connections: dict[int, Connection], rank: int, connection: Connection) -> None:
         old = connections.get(rank)
@@ -159,8 +176,12 @@ class JobRank:
 
     def _join(self, now: float) -> None:
         self._stop_listening()
-        control, data = (peer_streams(connections) for connections in self._connections)
-        self._engine = CollectiveEngine(self._rank, self._job.size, control, data)
+        streams = [peer_streams(connections) for connections in self._connections]
+        engines = [
+            CollectiveEngine(self._rank, self._job.size, control, data)
+            for control, data in zip(streams[::2], streams[1::2], strict=True)
+        ]
+        self._engine = engines[0] if len(engines) == 1 else LanedEngine(engines)
         self._act_at = now
         self._job.on_join(now)
         self._node.log(f"{self._job}: rank {self._rank} has joined")
@@ -178,7 +199,7 @@ class JobRank:
 
     # Calling
 
-    def _execute(self, engine: CollectiveEngine, now: float) -> None:
+    def _execute(self, engine: CollectiveEngine | LanedEngine, now: float) -> None:
         local = self._node.local
         engine.advance(local)
         self._handle_replies(engine)
@@ -195,7 +216,7 @@ class JobRank:
         elif self._act_at <= now:
             engine.advance(local)
 
-    def _post(self, engine: CollectiveEngine, now: float) -> bool:
+    def _post(self, engine: CollectiveEngine | LanedEngine, now: float) -> bool:
         """Post the next call, or leave. Returns whether the rank is still there."""
         self._number += 1
         job = self._job
@@ -209,6 +230,7 @@ class JobRank:
         self._posted[self._number] = result
         self._posted_at = now
         engine.post(request, source.view("u1").data, result.view("u1").data)
+        job.cut += isinstance(engine, LanedEngine) and engine.is_cut(request.number)
         if odd == "cancels":
             engine.cancel(CancelRequest(self._number), self._node.local)
             job.on_break(now)
@@ -216,7 +238,7 @@ class JobRank:
             job.on_difference(now)
         return True
 
-    def _handle_replies(self, engine: CollectiveEngine) -> None:
+    def _handle_replies(self, engine: CollectiveEngine | LanedEngine) -> None:
         while engine.replies:
             reply = engine.replies.popleft()
             if isinstance(reply, WorkCompletion):

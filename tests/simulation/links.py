@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import deque
 from collections.abc import Callable
 
 from softnic.link.base import Link
@@ -162,3 +163,14 @@ class LocalLink(_Wrapper):
 
     def tx_space(self, now: float) -> int:  # noqa: ARG002
         return self._inner.tx_space(self._time())
+
+
+class QueueLink(_Wrapper):
+    """One queue's side of a link that several queues share: it receives what has `arrived` there."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(link)
+        self.arrived: deque[Frames] = deque()
+
+    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+        return self.arrived.popleft() if self.arrived else None

@@ -13,9 +13,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Literal, Protocol
 
+from softnic.link.base import Link
 from softnic.link.memory import MemoryLink
 from softnic.nic.adaptive_codec import FixedSpeed
 from softnic.nic.node import Node
+from softnic.nic.turn import Turn
 from softnic.sim.node import FIRST_IP, TOS, Application, SimNode
 from softnic.tcp.connection import Connection
 from softnic.tcp.host import Host
@@ -24,6 +26,7 @@ from tests.nic.asked import count_calls
 from tests.simulation.invariants import check_node
 from tests.simulation.links import LocalLink, SimLink
 from tests.simulation.local_clock import LocalClock
+from tests.simulation.queued_node import MakeTurn, QueuedNode
 from tests.simulation.recording import HostRecorder
 from tests.simulation.scenario import NodeSpec
 from tests.simulation.trace import Trace
@@ -46,7 +49,7 @@ class WorldApplication(Application, Protocol):
 class WorldNode(SimNode[WorldApplication]):
     """Node `index` of a world. `time` returns the world's time, `log` takes lines for people, `trace` what happens.
 
-    `fast_path` replaces what the configuration says, unless it is None.
+    `fast_path` replaces what the configuration says, unless it is None. With `queues`, its NIC has so many of them.
     """
 
     def __init__(
@@ -61,12 +64,14 @@ class WorldNode(SimNode[WorldApplication]):
         trace: Trace,
         capture: HostRecorder | None = None,
         fast_path: FastPathMode | None = None,
+        queues: int | None = None,
     ) -> None:
         super().__init__(port)
         self.index = index
         self.name = f"node{index}"
         self.ip = FIRST_IP + index
         self.spec = spec
+        self.queues = queues
         self.link = link
         self.clock = LocalClock(spec.clock_start, spec.clock_rate)
         self.frozen_until = 0.0
@@ -101,6 +106,13 @@ class WorldNode(SimNode[WorldApplication]):
     def global_time(self, local: float) -> float:
         return self.clock.global_time(local)
 
+    def connect(self, ip: int, port: int, local_port: int = 0, lane: int = -1) -> Connection:
+        """Start a connection: from any port if `local_port` is 0; `lane` is of use to a NIC with queues (-1: any one).
+        Raises OSError."""
+        if isinstance(self.node, QueuedNode):
+            return self.node.connect(ip, port, self.local, local_port, lane)
+        return self.host.connect(ip, port, self.local, local_port)
+
     def run(self, application: WorldApplication, *connections: Connection) -> None:
         """Start an application that owns these connections."""
         self.start(self.time(), application, *connections)
@@ -109,25 +121,44 @@ class WorldNode(SimNode[WorldApplication]):
 
     def boot_nic(self) -> None:
         """Start a NIC."""
-        spec = self.spec
         self.link.discard_waiting(self.time())
+        link = LocalLink(self.link, self.time)
+        if self.queues is None:
+            self.boot(self._make_node(link))
+        else:
+            coin = random.Random(self._rng.getrandbits(64))
+            self.boot(QueuedNode(self.queues, link, self._make_node, coin))
+        self.touch(self.time())
+
+    def _make_node(self, link: Link, make_turn: MakeTurn = Turn, queues: int = 1) -> Node:
+        """Return a node, of one of so many queues."""
+        spec, config = self.spec, self._config
         node = Node(
             self.ip,
-            LocalLink(self.link, self.time),
+            link,
             rng=random.Random(self._rng.getrandbits(64)),
             offloads={TOS: spec.codec},
             mode=spec.mode,
             equal_sizes=spec.equal_sizes,
             name=self.name,
             capture=self._capture,
-            config=self._config,
+            config=replace(config, buffer_memory=config.buffer_memory // queues),
+            make_turn=make_turn,
             codec_timer=FixedSpeed(_CODEC_BYTES_S),
         )
         if spec.plain:
             node.nic.codecs = None
         count_calls(node.turn, self.asked, "on_run", "on_output")
-        self.boot(node)
-        self.touch(self.time())
+        return node
+
+    def shut_down(self) -> None:
+        self.close()
+        super().shut_down()
+
+    def close(self) -> None:
+        """Close the NIC's file descriptors, if it has any: it is not advanced any more."""
+        if isinstance(self._node, QueuedNode):
+            self._node.close()
 
     def crash(self) -> None:
         """Kill the NIC."""
@@ -170,6 +201,8 @@ class WorldNode(SimNode[WorldApplication]):
             for connection in in_order([each for each in connections if each.state is State.CLOSED]):
                 self._trace.on_end(now, self.index, connection, self.local)
             check_node(self.node, self.clock.local_time(now), self.clock.local_time(min(now, self.disturbed_at)))
+            if isinstance(self.node, QueuedNode):
+                self.node.check_placement()
 
 
 def in_order(connections: list[Connection]) -> list[Connection]:

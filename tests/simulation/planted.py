@@ -14,6 +14,7 @@ from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import Cuts, SendBuffer
 from softnic.tcp.stack import TcpStack
+from softnicd.queues import Queues
 
 
 def crash_on_retransmission_timeout(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., None]) -> None:
@@ -74,6 +75,11 @@ def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 def leave_out_the_last_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what a reduction does when its last operand has arrived."""
     monkeypatch.setattr(EngineOp, "round_by", lambda *_: None)
+
+
+def connect_from_any_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Place connections in queues that are not those of their ports."""
+    monkeypatch.setattr(Queues, "_candidates", lambda _self, _queue, _target, _lane, start, end: range(start, end))
 
 
 def leak_buffer_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,13 +34,16 @@ class SeedResult(NamedTuple):
     """Of trace.py."""
     fast_path_segments: int
     asked_of_python: int
+    steered_frames: int
+    cut_collectives: int
 
 
-def try_seed(seed: int, fast_path: FastPathMode | None = None) -> SeedResult:
+def try_seed(seed: int, fast_path: FastPathMode | None = None, queues: int | None = None) -> SeedResult:
     """Run the world of a seed to its end."""
-    world = World(draw(seed), fast_path=fast_path)
+    world = World(draw(seed), fast_path=fast_path, queues=queues)
     error = failure_of(world)
-    return SeedResult(seed, error, world.clock.now, world.digest, world.fast_path_segments, world.asked_of_python)
+    counted = world.fast_path_segments, world.asked_of_python, world.steered_frames, world.cut_collectives
+    return SeedResult(seed, error, world.clock.now, world.digest, *counted)
 
 
 @contextmanager
@@ -76,9 +79,11 @@ def failure_of(world: World, seconds: float = REAL_LIMIT_S) -> str:
     return ""
 
 
-def results(seeds: Sequence[int], processes: int, fast_path: FastPathMode | None = None) -> Iterator[SeedResult]:
+def results(
+    seeds: Sequence[int], processes: int, fast_path: FastPathMode | None = None, queues: int | None = None
+) -> Iterator[SeedResult]:
     """Run many worlds. Yields results in the order in which they are ready."""
-    run = partial(try_seed, fast_path=fast_path)
+    run = partial(try_seed, fast_path=fast_path, queues=queues)
     if processes <= 1:
         yield from map(run, seeds)
         return

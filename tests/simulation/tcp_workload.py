@@ -117,7 +117,7 @@ class ClientApplication:
         self.over = True
         node = self._node
         try:
-            connection = node.host.connect(self._server_ip, PORT, node.local, self._run.conversation.port)
+            connection = node.connect(self._server_ip, PORT, self._run.conversation.port)
         except OSError as error:
             if not self._run.conversation.port:
                 raise

@@ -59,6 +59,14 @@ def test_python_and_c_record_the_same_capture(tmp_path: Path) -> None:
     assert len({file.read_bytes() for file in files}) == 1
 
 
+def test_a_capture_changes_nothing_with_queues(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plain = ["--seed", "3", "--queues", "2"]
+    assert main(plain) == main([*plain, "--capture", str(tmp_path / "world.pcapng")]) == 0
+    digests = re.findall(r"digest (\w+)", capsys.readouterr().out)
+    assert len(digests) == 2
+    assert digests[0] == digests[1]
+
+
 def test_a_capture_of_a_world_is_like_one_of_daemons(tmp_path: Path) -> None:
     """`softnic inspect` recognises sides by the names of interfaces."""
     file = tmp_path / "world.pcapng"
@@ -94,6 +102,11 @@ def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
     [
         (["--seeds", "1", "--capture", "x"], "--capture goes with --seed"),
         (["--seed", "1", "--traces", "show"], "--traces goes with --seeds"),
+        (
+            ["--seeds", "1", "--queues", "2", "--traces", "compare"],
+            "--queues goes with --seeds or --seed, without",
+        ),
+        (["--seed", "1", "--queues", "9"], "--queues is from 1 to 8"),
         (["--seeds", "0"], "--seeds, --processes and --failures are at least 1"),
         (["--seeds", "1", "--processes", "0"], "--seeds, --processes and --failures are at least 1"),
     ],

@@ -14,9 +14,9 @@ WITHIN = 40
 """Seeds."""
 
 
-def found(text: str) -> bool:
+def found(text: str, queues: int | None = None) -> bool:
     """Return whether one of the first seeds has a violation with this text."""
-    return any(text in try_seed(seed).error for seed in range(WITHIN))
+    return any(text in try_seed(seed, queues=queues).error for seed in range(WITHIN))
 
 
 def test_an_altered_byte(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +50,11 @@ def test_an_exception_in_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 
     planted.crash_on_retransmission_timeout(monkeypatch, crash)
     assert found("ZeroDivisionError: planted")
+
+
+def test_connections_in_other_queues_than_their_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted.connect_from_any_port(monkeypatch)
+    assert found("but hashes to", queues=2)
 
 
 def test_an_endless_loop() -> None:

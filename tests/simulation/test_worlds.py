@@ -1,6 +1,6 @@
 """Two hundred worlds without a violation and with the traces that are recorded, and the variety of what seeds draw.
 
-Also with TCP's fast path off, and on by turns: the same traces.
+Also with TCP's fast path off, and on by turns: the same traces. And with NICs that have several queues.
 """
 
 from __future__ import annotations
@@ -45,6 +45,29 @@ def run(group: int, fast_path: FastPathMode | None) -> int:
         f"python -m tests.simulation --seeds {SEEDS} --traces record"
     )
     return segments
+
+
+@pytest.mark.parametrize("group", slow_after(1, range(SEEDS // GROUP)))
+@pytest.mark.parametrize("queues", [2, pytest.param(3, marks=pytest.mark.slow), 4])
+def test_nothing_is_violated_with_several_queues(queues: int, group: int) -> None:
+    steered = cut = 0
+    for seed in range(group * GROUP, (group + 1) * GROUP):
+        outcome = try_seed(seed, queues=queues)
+        assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed, queues=queues)}"
+        steered += outcome.steered_frames
+        cut += outcome.cut_collectives
+    assert steered
+    assert cut
+
+
+@pytest.mark.parametrize("queues", [1, 3])
+def test_worlds_with_queues_are_repeatable(queues: int) -> None:
+    assert try_seed(3, queues=queues) == try_seed(3, queues=queues)
+
+
+@pytest.mark.parametrize("seed", slow_after(2, (4, 10, 3, 17, 40, 91)))
+def test_queues_do_the_same_with_the_fast_path_and_without(seed: int) -> None:
+    assert len({try_seed(seed, mode, queues=3).trace for mode in get_args(FastPathMode)}) == 1
 
 
 def test_seeds_make_worlds_of_all_kinds() -> None:

@@ -6,6 +6,7 @@ every frame: `digest` is a hash of all that happened (trace.py).
 
 from __future__ import annotations
 
+import random
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
@@ -21,6 +22,7 @@ from tests.simulation.faults import Pair, schedule
 from tests.simulation.invariants import Violation, check_idle
 from tests.simulation.links import SimLink
 from tests.simulation.node import FastPathMode, WorldNode
+from tests.simulation.queued_node import QueuedNode
 from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import JobSpec, Scenario
 from tests.simulation.tcp_workload import ClientApplication, ConversationRun, ConversationTable, ServerApplication
@@ -33,8 +35,19 @@ REST_S = 300.0
 LOG_LINES = 400
 
 
+def _queues(scenario: Scenario, most: int | None) -> list[int | None]:
+    """Return how many queues the NIC of each node has."""
+    rng = random.Random(f"queues of {scenario.seed}")  # not what decides whether it is calm
+    if most is None or rng.random() < 0.75:
+        return [most] * len(scenario.nodes)
+    return [rng.randrange(1, most + 1) for _ in scenario.nodes]
+
+
 class World:
-    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`."""
+    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`.
+
+    With `queues`, all NICs have so many of them (queued_node.py); in one world of four, each has any number up to that.
+    """
 
     def __init__(
         self,
@@ -43,6 +56,7 @@ class World:
         report: Callable[[str], None] | None = None,
         recording: WorldRecording | None = None,
         fast_path: FastPathMode | None = None,
+        queues: int | None = None,
     ) -> None:
         self.scenario = scenario
         self.clock = VirtualClock()
@@ -50,6 +64,7 @@ class World:
         self._report = report
         self._recording = recording
         self._fast_path: FastPathMode | None = fast_path
+        self._queues = _queues(scenario, queues)
         self._trace = Trace()
         self._blocked: Counter[Pair] = Counter()
         """How many faults keep a node's frames from reaching another."""
@@ -77,6 +92,7 @@ class World:
             trace=self._trace,
             capture=capture,
             fast_path=self._fast_path,
+            queues=self._queues[index],
         )
 
     def _start_applications(self) -> None:
@@ -100,7 +116,7 @@ class World:
 
     def start_job(self, spec: JobSpec) -> None:
         """Start the ranks of a job. They wait for its time."""
-        job = Job(spec)
+        job = Job(spec, lanes=min(self._queues[index] or 1 for index in spec.nodes))
         self.jobs.append(job)
         ips = [FIRST_IP + index for index in spec.nodes]
         for rank, index in enumerate(spec.nodes):
@@ -144,6 +160,16 @@ class World:
         return sum(each.fast_path_received + each.fast_path_sent for each in counters)
 
     @property
+    def steered_frames(self) -> int:
+        """Frames that arrived at another queue than their flow's, in the NICs that run."""
+        return sum(node.node.nic.counters.rx_steered_frames for node in self.nodes if node.alive)
+
+    @property
+    def cut_collectives(self) -> int:
+        """Collectives that NICs have cut over several lanes."""
+        return sum(job.cut for job in self.jobs)
+
+    @property
     def asked_of_python(self) -> int:
         """How often C has left frames, or what to send, to Python."""
         return sum(node.asked.total() for node in self.nodes)
@@ -163,6 +189,9 @@ class World:
                     self._trace.on_rest(index, node.node)
         except (Violation, Stalled) as violation:
             raise Violation(f"at {self.clock.now:.6f} s: {violation}") from None
+        finally:
+            for node in self.nodes:
+                node.close()
 
     def finish(self, end: float) -> None:
         """Run until all applications have ended, which must be before `end`. Raises Violation."""
@@ -176,6 +205,8 @@ class World:
         for node in self.nodes:
             if node.alive:
                 check_idle(node.node)
+                if isinstance(node.node, QueuedNode):
+                    node.node.check_frames()
 
     def _over(self) -> bool:
         return (

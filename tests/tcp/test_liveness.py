@@ -127,6 +127,20 @@ class TestSilence:
             net.run(limit_s=2)
         assert {client.state, server.state} == {State.ESTABLISHED}
 
+    def test_a_later_connection_to_a_known_peer_is_watched(self) -> None:
+        """Nothing else is to be asked when it is made: the peer's address is known."""
+        net = lab()
+        for end in net.pair():
+            end.abort(net.now)
+        net.run(limit_s=10)
+        host = net.a.host
+        assert host.next_request() is None
+        net.b.host.listen(0, 80, 5, net.now)
+        host.connect(net.b.ip, 80, net.now)
+        due = host.next_request()
+        assert due is not None
+        assert due <= net.now
+
     def test_a_node_does_not_probe_itself(self) -> None:
         net = lab(nodes=1)
         net.a.host.listen(0, 80, 5, net.now)

@@ -1,7 +1,8 @@
 """Connects each pair of ranks.
 
 Each rank listens, connects to the lower ranks and accepts the higher ones: one connection for each channel
-(softnic/comm/messages.py). Both ends of a connection first send Hello, so that connections of other jobs and services
+(softnic/comm/messages.py). When all have met, those of further lanes follow, as many as every rank's NIC has queues.
+Both ends of a connection first send Hello, so that connections of other jobs and services
 are detected, and those without the secret of this job. Ranks may start in any order: a refused connection is retried
 while the rank may still join (presence.py).
 
@@ -20,7 +21,7 @@ import select
 import socket
 import time
 import weakref
-from collections.abc import Container, Generator
+from collections.abc import Container, Generator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -87,6 +88,8 @@ class MeshBuilder:
         """Times of the next attempts to connect, each with a rank and a channel."""
         self._connections: dict[tuple[int, int], socket.socket] = {}
         """Verified connections by rank and channel."""
+        self._queues = {launch.rank: 1}
+        """By rank, of its NIC."""
         self._control_ranks: dict[int, int] = {}
         """Ranks by file descriptor of their CONTROL connections."""
         self._last_error = ""
@@ -104,9 +107,13 @@ class MeshBuilder:
         others = [rank for rank in range(launch.size) if rank != launch.rank]
         self._presence.begin()
         try:
+            self._queues[launch.rank] = self._transport.queues()
             self._listen()
-            while len(self._connections) < messages.CHANNELS * len(others):
-                self._step()
+            self._connect_all(others, messages.CHANNELS)
+            channels = messages.CHANNELS + messages.LANE_CHANNELS * (min(self._queues.values()) - 1)
+            lower, further = range(launch.rank), range(messages.CHANNELS, channels)
+            self._retries = [(0.0, rank, channel) for rank in lower for channel in further]
+            self._connect_all(others, channels)
         except BaseException as error:
             failure = error
             if isinstance(error, OSError):
@@ -121,7 +128,13 @@ class MeshBuilder:
                 self._listener.close()
             for pending in self._pending.values():
                 pending.connection.close()
-        return {rank: tuple(self._connections[rank, channel] for channel in _CHANNELS) for rank in others}
+        return {rank: tuple(self._connections[rank, channel] for channel in range(channels)) for rank in others}
+
+    def _connect_all(self, others: Sequence[int], channels: int) -> None:
+        """Return when there are connections for the first channels."""
+        wanted = {(rank, channel) for rank in others for channel in range(channels)}
+        while not wanted <= self._connections.keys():
+            self._step()
 
     def close_in_fork(self) -> None:
         """Close the copies that a forked process has of the connections."""
@@ -141,7 +154,7 @@ class MeshBuilder:
     def _listen(self) -> None:
         launch = self._launch
         if self._listener is None:
-            self._listener = self._transport.listen(launch.addresses[launch.rank], messages.CHANNELS * launch.size)
+            self._listener = self._transport.listen(launch.addresses[launch.rank], messages.MOST_CHANNELS * launch.size)
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.POLLIN)
         self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in _CHANNELS]
@@ -216,7 +229,7 @@ class MeshBuilder:
 
     def _connect(self, rank: int, channel: int) -> None:
         try:
-            connection = self._transport.connect(self._launch.addresses[rank])
+            connection = self._transport.connect(self._launch.addresses[rank], messages.lane_of(channel))
         except OSError as error:
             self._retry(rank, channel, error)
         else:
@@ -238,7 +251,7 @@ class MeshBuilder:
             return
         self._transport.prepare(connection)
         accepted = [pending.connection for pending in self._pending.values() if pending.accepted]
-        if len(accepted) >= SPARE_CONNECTIONS + messages.CHANNELS * self._launch.size:
+        if len(accepted) >= SPARE_CONNECTIONS + messages.MOST_CHANNELS * self._launch.size:
             self._drop(accepted[0])
         self._add(connection, self._answer(connection), accepted=True)
 
@@ -314,7 +327,8 @@ class MeshBuilder:
 
     def _hello(self, to: int, channel: int, is_proof: bool = True) -> bytes:
         hello = messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel)
-        return messages.pack(structs.replace(hello, proof=self._proof(hello) if is_proof else _REFUSED))
+        proof, queues = self._proof(hello) if is_proof else _REFUSED, self._queues[self._launch.rank]
+        return messages.pack(structs.replace(hello, proof=proof, queues=queues))
 
     def _verify(self, connection: socket.socket, hello: messages.Hello, expected: Container[int]) -> None:
         launch = self._launch
@@ -325,8 +339,9 @@ class MeshBuilder:
                 rank=hello.rank,
             )
         key = (hello.rank, hello.channel)
-        if key in self._connections or hello.channel not in _CHANNELS:
+        if key in self._connections or not 0 <= hello.channel < messages.MOST_CHANNELS:
             raise CommError(f"two processes claim to be rank {hello.rank}", rank=hello.rank)
+        self._queues[hello.rank] = max(1, hello.queues)
         self._connections[key] = connection
         fd = connection.fileno()
         del self._pending[fd]

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import fcntl
 import gc
+import itertools
 import logging
 import os
 import socket
@@ -23,7 +24,7 @@ from softnic._native import ffi, lib
 from softnic.ipc import control
 from softnic.link.memory import MemoryLink, MemoryNetwork
 from softnic.link.rate_limited_log import Log
-from softnicd import pump
+from softnicd import link_setup
 from softnicd.config import Config
 from softnicd.daemon import Daemon
 from softnicd.selector import AT_ONCE, Selector
@@ -39,14 +40,14 @@ _LATER_S = 10_000.0
 def unreleased(daemon: Daemon) -> dict[str, int]:
     """Return the number of each kind of resource that a daemon still holds for programs."""
     held = {
-        "streams": len(daemon.streams.table.streams),
-        "streams by fd": len(daemon.streams.table.by_fd),
-        "lingering streams": len(daemon.streams.table._lingering),
-        "communicators": int(bool(daemon.offloaded)),
+        "streams": len(daemon.first.streams.table.streams),
+        "streams by fd": len(daemon.first.streams.table.by_fd),
+        "lingering streams": len(daemon.first.streams.table._lingering),
+        "communicators": int(bool(daemon.first.streams.offloaded)),
         "regions": len(daemon.regions._memory),
         "region bytes": daemon.regions.counters.region_bytes,
-        "connections": len(daemon.host.tcp.connections),
-        "connections with steps": sum(bool(each.steps) for each in daemon.host.tcp.connections),
+        "connections": len(daemon.first.host.tcp.connections),
+        "connections with steps": sum(bool(each.steps) for each in daemon.first.host.tcp.connections),
     }
     return {kind: count for kind, count in held.items() if count}
 
@@ -108,7 +109,7 @@ class Lab:
         config = Config(ip=IP, control=str(Path(directory) / "n"), seed=1, offloads={"0x28": "bounded:10"})
         selector = Selector()
         self._poller = selector.epoll
-        with mock.patch.object(pump, "open_wire", _nowhere):
+        with mock.patch.object(link_setup, "open_wire", _nowhere):
             self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
         wire: object = self.daemon._wire
         assert isinstance(wire, _Nowhere), "frames would leave for addresses that the input names"
@@ -123,14 +124,14 @@ class Lab:
         self._begin()
 
     def _begin(self) -> None:
-        self.daemon.streams.table._last = self.daemon.regions._last = 0
+        self.daemon.first.streams.table.numbers, self.daemon.regions._last = itertools.count(1), 0
 
     def turn(self, count: int = 1) -> None:
         """So many, a millisecond each; those in which it would sleep are passed over."""
         end, due = self.daemon.time + count * _TURN_S, AT_ONCE
         while self.daemon.time < end and ((seen := self._poller.poll(0)) or due < end):
             self.daemon.turn(seen)
-            due = lib.sn_turn_due(self.daemon.turn_in_c.c)
+            due = lib.sn_turn_due(self.daemon.first.turn.c)
             self.daemon.time += _TURN_S
         self.daemon.time = end
 
@@ -197,8 +198,8 @@ class Lab:
         self.ends.clear()
         self.daemon.regions.leave(self)
         self.turn(_TURNS)
-        daemon, node = self.daemon, self.daemon.node
-        daemon.capture.poll(daemon.time)
+        daemon, node = self.daemon, self.daemon.first.node
+        daemon._links[0].capture.poll(daemon.time)
         end_of_time = daemon.time + _LATER_S
         while (due := node.next_time()) is not None and due < end_of_time:
             daemon.time = max(due, daemon.time + 1e-3)
@@ -206,8 +207,8 @@ class Lab:
         self._check()
         assert not unreleased(daemon)
         assert _descriptors() == self._idle
-        daemon.streams.table._closed.clear()
-        daemon.node.link.receive(daemon.time)
+        daemon.first.streams.table._closed.clear()
+        daemon.first.node.link.receive(daemon.time)
         self._begin()
 
     def _check(self) -> None:

@@ -42,7 +42,7 @@ def feed(data: bytes) -> None:
 def seeds() -> Iterator[bytes]:
     frames = Frames.of([bytes(60), bytes(61)])
     blocks = [packets(0, time, frames, Direction.OUTBOUND, packet_id=time) for time in (5, 3, 9)]
-    blocks.append(pcapng.interface_statistics(0, start_ns=1, end_ns=20, received=3, dropped=1))
+    blocks.append(pcapng.InterfaceStatistics(0, start_ns=1, end_ns=20, received=3, dropped=1).block())
     pieces = [bytes([number % 2]) + len(block).to_bytes(2, "little") + block for number, block in enumerate(blocks)]
     yield b"".join(pieces)
     yield b"\xff".join(pieces)

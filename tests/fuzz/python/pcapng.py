@@ -64,7 +64,7 @@ def seeds() -> Iterator[bytes]:
     section = pcapng.section_header("softnic", "Linux")
     wire = pcapng.interface_description("node0:wire", "0x28=bounded:10", ip=1, mac=bytes(6))
     host = pcapng.interface_description("node0:host", snaplen=96)
-    statistics = pcapng.interface_statistics(0, start_ns=1, end_ns=10**9, received=3, dropped=1)
+    statistics = pcapng.InterfaceStatistics(0, start_ns=1, end_ns=10**9, received=3, dropped=1).block()
     yield section
     for number, batch in enumerate(native.frames(), 1):
         frames = Frames.of(batch[:3])
