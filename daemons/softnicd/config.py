@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -17,6 +18,7 @@ from msgspec import Meta
 
 from softnic import codecs
 from softnic.arguments import ShowVersion
+from softnic.ipc.control import MOST_QUEUES
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.nic import Mode
@@ -82,9 +84,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     poll: str = ""
     """After a turn the NIC polls its sockets for this time before it sleeps, which shortens round trips on hosts with a
     core to spare; empty: it sleeps at once."""
-    queues: Annotated[int, Meta(ge=1, le=8)] = 1
-    """Queues, each with a thread of its own, for hosts with cores to spare. A stream is on one of them. A NIC with a
-    key, or of a kernel, has one."""
+    queues: int | str = 1
+    """Queues, each with a thread of its own, for hosts with cores to spare, at most 8; `auto`: one for every two cores.
+    A stream is on one of them. A NIC with a key, or of a kernel, has one."""
     seed: int | None = None
     """Seed of all random numbers, for runs that repeat; None: the operating system's. Initial sequence numbers and SYN
     cookies can be computed from the seed: use it in tests only."""
@@ -127,6 +129,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "peer_timeout_s",
             "watchdog_s",
             "poll_s",
+            "queue_count",
         ):
             getattr(self, key)
         if self.congestion not in ALGORITHMS:
@@ -200,6 +203,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def poll_s(self) -> float:
         return (_bound_s("poll", self.poll, 0.0) or 0.0) if self.poll else 0.0
+
+    @property
+    def queue_count(self) -> int:
+        if self.queues == "auto":  # the programs that use it, and the kernel, have the other half
+            return min(MOST_QUEUES, max(1, len(os.sched_getaffinity(0)) // 2))
+        text = str(self.queues)
+        if not text.isdecimal() or not 1 <= int(text) <= MOST_QUEUES:
+            raise ConfigError("queues", f"{text!r} is not a number from 1 to {MOST_QUEUES}, or auto")
+        return int(text)
 
     @property
     def emulation_spec(self) -> EmulationSpec | None:
@@ -288,8 +300,8 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--watchdog", metavar="TIME", help=text)
     text = "poll for this time after each turn before sleeping, while a core is free: quicker answers (off)"
     flags.add_argument("--poll", metavar="TIME", help=text)
-    text = "queues, each with a thread of its own, for hosts with cores to spare (1)"
-    flags.add_argument("--queues", type=int, metavar="N", help=text)
+    text = "queues, each with a thread of its own, for hosts with cores to spare, or auto: one for every two cores (1)"
+    flags.add_argument("--queues", metavar="N", help=text)
     text = "seed of all random numbers, for tests: others can predict them (the system's generator)"
     flags.add_argument("--seed", type=int, help=text)
     text = "another node, and the UDP address of its NIC; may be repeated"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import time
@@ -10,13 +9,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from softnic import codecs
-from softnic._native import lib
 from softnic.capture.captured_link import CapturedLink
 from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnic.link.emulation import EmulatedLink, SharedBottleneck
 from softnic.link.rate_limited_log import Log
-from softnic.link.sockets import Address
+from softnic.link.sockets import Address, steer
 from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
@@ -55,7 +53,7 @@ def open_wires(config: Config, log: Log) -> list[VxlanLink]:
     Raises OSError.
     """
     alone = open_wire(config, log)  # it finds out whether the port is free, which sockets that share it do not
-    if config.queues == 1:
+    if config.queue_count == 1:
         return [alone]
     if config.tap or config.key:
         kind = "TAP device" if config.tap else "key"
@@ -65,16 +63,14 @@ def open_wires(config: Config, log: Log) -> list[VxlanLink]:
     alone.close()
     wires: list[VxlanLink] = []
     try:
-        wires.extend(open_wire(config, log, address) for _ in range(config.queues))
-        error = -lib.sn_steer(wires[0].fileno(), len(wires))
-    except OSError as why:
-        error = why.errno or errno.EIO
-    if not error:
-        return wires
-    for wire in wires:
-        wire.close()
-    log(f"this system does not steer datagrams to queues ({os.strerror(error)}): the NIC has one queue")
-    return [open_wire(config, log)]
+        wires.extend(open_wire(config, log, address) for _ in range(config.queue_count))
+        steer(wires[0].fileno(), len(wires))
+    except OSError as error:
+        for wire in wires:
+            wire.close()
+        log(f"this system does not steer datagrams to queues ({error.strerror}): the NIC has one queue")
+        return [open_wire(config, log)]
+    return wires
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ class Queues(Sequence[NicQueue]):
             return
         events = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in queues]
         made = [ffi.gc(lib.sn_inbox_new(event), lib.sn_inbox_free) for event in events]
+        if not all(made):
+            raise MemoryError
         self._inboxes = (events, made, ffi.new("sn_inbox *[]", made))
         pumps = [queue.streams for queue in queues]
         for queue in queues:

@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from softnic.cluster.nic_process import (
     MAX_NODES,
@@ -34,7 +34,7 @@ from softnic.cluster.nic_process import (
     wait_for_nic,
 )
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
-from softnic.ipc.control import NicStats
+from softnic.ipc.control import MOST_QUEUES, NicStats
 
 _ATTEMPTS = 3
 """Another process may take a UDP port between its choice and the NIC's start."""
@@ -62,8 +62,8 @@ class Cluster:
         Encrypt all frames with a key that is made for this cluster.
     poll : str, optional
         For how long each NIC polls before it sleeps ("20us"). None: not at all.
-    queues : int
-        Queues of each NIC, for machines with cores to spare.
+    queues : int or "auto"
+        Queues of each NIC, for machines with cores to spare; "auto": the cores divided by the nodes.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Cluster:
         seed: int | None = None,
         key: bool = False,
         poll: str | None = None,
-        queues: int = 1,
+        queues: int | Literal["auto"] = 1,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
@@ -109,7 +109,7 @@ class Cluster:
             mtu=mtu,
             codec=codec,
             poll=poll,
-            queues=queues,
+            queues=_queues(nodes) if queues == "auto" else queues,
             rate=rate,
             delay=delay,
             jitter=jitter,
@@ -276,3 +276,9 @@ def _free_ports(count: int) -> list[int]:
 def _free_tcp_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
+
+
+def _queues(nodes: int) -> int:
+    """Return the number of queues of each NIC, where all share this machine's cores."""
+    cores = len(os.sched_getaffinity(0))
+    return min(MOST_QUEUES, max(1, cores // nodes)) if cores > 2 else 1

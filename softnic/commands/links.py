@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Literal
 
 from softnic import codecs, units
 from softnic.arguments import argument, count
@@ -70,8 +71,12 @@ def add_key(parser: argparse.ArgumentParser) -> None:
 
 def add_queues(parser: argparse.ArgumentParser) -> None:
     """Add --queues."""
-    text = "queues of each NIC, which have a thread each, on machines with cores to spare (1)"
-    parser.add_argument("--queues", type=count(1, MOST_QUEUES), default=1, metavar="N", help=text)
+    text = "queues of each NIC, with a thread each, on machines with cores to spare; auto: the cores by the nodes (1)"
+    parser.add_argument("--queues", type=_queues, default=1, metavar="N", help=text)
+
+
+def _queues(given: str) -> int | Literal["auto"]:
+    return "auto" if given == "auto" else count(1, MOST_QUEUES)(given)
 
 
 def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:

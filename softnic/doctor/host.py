@@ -13,7 +13,7 @@ from pathlib import Path
 
 from softnic import codecs
 from softnic.doctor.findings import Finding, note, ok, problem
-from softnic.link.sockets import SOCKET_BUFFER_BYTES, open_socket
+from softnic.link.sockets import SOCKET_BUFFER_BYTES, open_socket, steer
 from softnic.units import text_bytes, text_time
 
 MIN_FDS = 4096
@@ -34,6 +34,7 @@ def check() -> list[Finding]:
         _cores(),
         _offload("GSO", _UDP_SEGMENT, 1400, "4.18"),
         _offload("GRO", _UDP_GRO, 1, "5.0"),
+        _steering(),
         _buffers(),
         _descriptors(),
         _memlock(),
@@ -80,6 +81,18 @@ def _offload(name: str, option: int, value: int, kernel: str) -> Finding:
             fix = f"a kernel from {kernel} on: apt-get install linux-image-amd64"
             return problem(check_name, f"the kernel has no UDP {name} ({error.strerror})", why, fix)
     return ok(check_name, f"the kernel has UDP {name}")
+
+
+def _steering() -> Finding:
+    with open_socket(("127.0.0.1", 0), shared=True) as first:
+        try:
+            with open_socket(first.getsockname(), shared=True):
+                steer(first.fileno(), 2)
+        except OSError as error:
+            why = "a NIC has one queue here, and so one thread, whatever its configuration says"
+            fix = "on hosts with cores to spare, a kernel or sandbox with SO_REUSEPORT and classic BPF"
+            return note("queues", f"datagrams are not steered to queues: {error.strerror}", why, fix)
+    return ok("queues", "datagrams are steered to the queues of a NIC")
 
 
 def _buffers() -> Finding:

@@ -57,12 +57,14 @@ SOL_NIC = 0x4E49
 NIC_CODEC = 1
 """At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty: the one in the NIC's table."""
 NIC_BLOCKS = 2
-NIC_LANE = 3
-MOST_QUEUES = 8
-"""Of a NIC (native/nic/steering.h)."""
 """At SOL_NIC: 1: tagged floats leave in whole coding blocks of 64 bytes, counted from where the tag was set; an
 incomplete block waits until it is complete, the tag changes or the writer shuts down. So the result of a codec with
 blocks (bfp) does not depend on the sizes of writes. 0: bytes leave when written."""
+NIC_LANE = 3
+"""At SOL_NIC, before connecting: connections with the same number, below SN_LANES (native/nic/steering.h), are on one
+queue of both NICs; -1: on any."""
+MOST_QUEUES = 8
+"""Of a NIC."""
 
 MAX_SENT_CODECS = 8
 """Codecs that a StreamInfo lists."""

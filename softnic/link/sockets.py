@@ -8,6 +8,8 @@ import os
 import socket
 import struct
 
+from softnic._native import lib
+
 SOCKET_BUFFER_BYTES = 16 * 2**20
 """Buffer size to request; the system may grant less."""
 
@@ -49,6 +51,16 @@ def open_socket(bind: Address, shared: bool = False) -> socket.socket:
         opened.close()
         raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {bind_reason(error)}") from error
     return opened
+
+
+def steer(descriptor: int, queues: int) -> None:
+    """Have the kernel pass datagrams to the sockets of queues that share a port (native/nic/steering.h).
+
+    Raises OSError where the system does not.
+    """
+    error = -lib.sn_steer(descriptor, queues)
+    if error:
+        raise OSError(error, os.strerror(error))
 
 
 def bind_reason(error: OSError) -> str:

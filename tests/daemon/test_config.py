@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,20 @@ def test_an_error_in_a_flag_does_not_name_the_file(tmp_path: Path) -> None:
         configured("--config", str(file), *MINIMAL, "--mtu", "10")
     with pytest.raises(ConfigError, match=r"^ip: it is not set: add it to the configuration or pass --ip$"):
         configured("--config", str(file))
+
+
+def test_queues_are_a_number_or_one_for_every_two_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert configured(*MINIMAL).queue_count == 1
+    assert configured(*MINIMAL, "--queues", "8").queue_count == 8
+    file = tmp_path / "node.toml"
+    file.write_text("queues = 3\n")
+    assert configured("--config", str(file), *MINIMAL).queue_count == 3
+    for wrong in ("0", "9", "-1", "many", "2.0", ""):
+        with pytest.raises(ConfigError, match=r"^queues: .* is not a number from 1 to 8, or auto$"):
+            configured(*MINIMAL, f"--queues={wrong}")
+    for cores, queues in ((1, 1), (2, 1), (4, 2), (16, 8), (64, 8)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
+        assert configured(*MINIMAL, "--queues", "auto").queue_count == queues
 
 
 def test_the_old_name_of_a_key_is_accepted(tmp_path: Path) -> None:

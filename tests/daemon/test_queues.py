@@ -238,7 +238,8 @@ def test_a_capture_has_the_packets_of_all_queues(tmp_path: Path) -> None:
 def test_a_system_that_does_not_steer_gets_one_queue() -> None:
     said: list[str] = []
     config = Config(ip="10.77.0.1", control="/nowhere", wire=f"127.0.0.1:{free_port()}", queues=4)
-    with mock.patch.object(link_setup, "lib", mock.Mock(sn_steer=lambda _fd, _queues: -errno.ENOPROTOOPT)):
+    refused = OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
+    with mock.patch.object(link_setup, "steer", side_effect=refused):
         wires = link_setup.open_wires(config, said.append)
     for wire in wires:
         wire.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import socket
@@ -58,7 +59,9 @@ def test_a_process_with_low_limits() -> None:
 
 def test_findings_of_this_host_have_reasons() -> None:
     found = host.check()
-    assert {"system", "simd", "gso", "gro", "buffers", "descriptors", "clock"} <= {each.check for each in found}
+    assert {"system", "simd", "gso", "gro", "queues", "buffers", "descriptors", "clock"} <= {
+        each.check for each in found
+    }
     assert all(each.level == "ok" or (each.why and each.fix) for each in found)
 
 
@@ -121,3 +124,13 @@ def test_answers_are_never_longer_than_questions() -> None:
     assert answer.size == probes.QUESTION_BYTES
     assert answer.received == 2
     assert len(datagram) <= probes.QUESTION_BYTES
+
+
+def test_a_system_that_does_not_steer_datagrams_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_descriptor: int, _queues: int) -> None:
+        raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+
+    monkeypatch.setattr(host, "steer", refuse)
+    [found] = [each for each in host.check() if each.check == "queues"]
+    assert found.text == "datagrams are not steered to queues: Protocol not available"
+    assert found.why == "a NIC has one queue here, and so one thread, whatever its configuration says"
