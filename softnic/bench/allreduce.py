@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from softnic.bench.rank import BLOCKING, CHECK, EXACT, NONBLOCKING, ORDINARY, POSTED, REGISTERED
 from softnic.cluster.cluster import Cluster
@@ -41,6 +42,8 @@ class AllreduceSettings:
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
     poll: str | None = None
     """For how long NICs poll before they sleep; None: not at all."""
+    queues: int | Literal["auto"] = 1
+    """Of each NIC."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,9 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
     errors: dict[Case, float] = {}
     options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
     progress("nothing yet: ranks start")
+    nics: dict[str, Any] = {"poll": settings.poll, "queues": settings.queues, **settings.link}
     with (
-        Cluster(nodes=settings.nodes, poll=settings.poll, **settings.link) as cluster,  # type: ignore[arg-type]
+        Cluster(nodes=settings.nodes, **nics) as cluster,
         rank_processes(cluster.spawn, settings.nodes, RANK, *options) as ranks,
     ):
         for number in range(-1, settings.rounds):
@@ -164,7 +168,8 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
 
 def _title(settings: AllreduceSettings) -> str:
     what = f"All-reduce of {settings.megabytes:g} MB a rank, {settings.nodes} ranks"
-    return f"{what}; links: {links(settings.link, settings.poll)}. {medians_of(settings.rounds, 'call').capitalize()}"
+    over = links(settings.link, settings.poll, settings.queues)
+    return f"{what}; links: {over}. {medians_of(settings.rounds, 'call').capitalize()}"
 
 
 def _notes(settings: AllreduceSettings) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from softnic.bench.captured import CapturedPackets, captured
 from softnic.bench.stream_endpoints import CHUNK_BYTES
@@ -45,6 +46,8 @@ class StreamSettings:
     """Congestion control algorithm of the streams; empty: the default of the NICs."""
     poll: str | None = None
     """For how long NICs poll before they sleep; None: not at all."""
+    queues: int | Literal["auto"] = 1
+    """Of each NIC."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Me
     with Cluster(nodes=2, key=settings.key) as cluster:  # a cluster that has not had busy streams
         progress("memory of idle streams")
         idle = _idle_bytes(cluster, settings.idle_streams)
-    with Cluster(nodes=2, key=settings.key, poll=settings.poll, **settings.link) as cluster:  # type: ignore[arg-type]
+    nics: dict[str, Any] = {"key": settings.key, "poll": settings.poll, "queues": settings.queues, **settings.link}
+    with Cluster(nodes=2, **nics) as cluster:
         cases = _cases(cluster, settings)
         for number in range(settings.rounds):
             for name, case in cases.items():
@@ -247,7 +251,7 @@ def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idl
 
 def _title(settings: StreamSettings) -> str:
     encrypted = ", encrypted" if settings.key else ""
-    what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link, settings.poll)}"
+    what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link, settings.poll, settings.queues)}"
     return f"{what}. {medians_of(settings.rounds, 'stream').capitalize()} of {settings.megabytes} MB"
 
 

@@ -19,7 +19,7 @@ from softnic.bench.rank import BLOCKING, NONBLOCKING
 from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
-from softnic.commands.links import add_key, add_link, add_poll, codec_name, link_of, text
+from softnic.commands.links import add_key, add_link, add_poll, add_queues, codec_name, link_of, text
 from softnic.measure.progress import shown
 from softnic.measure.report import MeasurementError, MeasurementReport, Progress
 from softnic.tcp.algorithms import ALGORITHMS
@@ -112,6 +112,7 @@ def _add_stream(kinds: Any) -> None:
     parser.add_argument("--capture", action="store_true", help="measure once more while both NICs are captured")
     parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
     add_poll(parser)
+    add_queues(parser)
     add_link(parser)
 
 
@@ -146,6 +147,7 @@ def _add_allreduce(kinds: Any) -> None:
     _add_megabytes(parser, settings.megabytes)
     _add_rounds(parser, settings.rounds)
     add_poll(parser)
+    add_queues(parser)
     add_link(parser, **bench_allreduce.LINK)
 
 

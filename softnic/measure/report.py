@@ -142,9 +142,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def links(link: Mapping[str, str], poll: str | None = None) -> str:
-    """Return the properties of emulated links in words, and for how long NICs poll."""
+def links(link: Mapping[str, str], poll: str | None = None, queues: int | str = 1) -> str:
+    """Return the properties of emulated links in words, how many queues NICs have, and for how long they poll."""
     words = ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
+    words += "" if queues == 1 else f"; NICs with {queues} queues" if queues != "auto" else "; as many queues as cores"
     return words if poll is None else f"{words}; NICs poll for {poll}"
 
 
