@@ -14,28 +14,25 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from softnic.collectives import CollectiveEngine, nbytes
-from softnic.collectives.collective_op import WHOLE, LanePart
+from softnic.collectives.collective_op import WHOLE
 from softnic.collectives.messages import header_of
-from softnic.collectives.progress import links_of
 from softnic.ipc import work_queue
-from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo, RankLinkInfo
+from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo
 from softnic.ipc.work_queue import (
     MAX_PACKET,
-    MAX_WORK_REQUESTS,
     CancelRequest,
     StagedPart,
     WorkCompletion,
-    WorkFailed,
     WorkRequest,
 )
 from softnic.packet import ipv4
-from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
+from softnicd.communicators import OffloadedCommunicator, OffloadedLane, PostedCollective
 from softnicd.lanes import LaneEngine, Lanes, Post, Reply
 from softnicd.regions import Regions
 from softnicd.relieved_connection import RelievedConnection
@@ -76,114 +73,6 @@ class OffloadCounters:
     """Posted, and not complete when their communicator failed."""
     work_requests_malformed: int = 0
     """Communicators ended because of a request that breaks a rule."""
-
-
-class PostedCollective(NamedTuple):
-    time: float
-    request: WorkRequest
-
-
-class OffloadedCommunicator:
-    """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
-
-    __slots__ = (
-        "at_the_end", "blocked", "connection", "connections", "engine", "failing", "fd", "in_progress", "is_open",
-        "lanes", "posted_at", "readable", "relieved", "replies", "streams",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        connection: socket.socket,
-        engine: CollectiveEngine,
-        streams: Sequence[Stream],
-        connections: dict[int, list[Connection]],
-        relieved: list[RelievedConnection],
-        now: float,
-    ) -> None:
-        connection.setblocking(False)
-        self.connection = connection
-        self.fd = connection.fileno()
-        self.engine = engine
-        self.streams = streams
-        self.is_open = True
-        """The application has its end open."""
-        self.readable = True
-        """Requests, or the end, may wait in the socket."""
-        self.blocked = False
-        """The application does not read its completions; the poller reports when it does."""
-        self.in_progress: dict[int, PostedCollective] = {}
-        """Collectives that were posted and whose outcome was not reported, by number."""
-        self.posted_at = now
-        """When the last request came."""
-        self.at_the_end: list[OperationInfo] = []
-        """Of a failed one: what was in progress, and what was posted afterwards."""
-        self.connections = connections
-        """Below the streams of blocks and of messages, by rank."""
-        self.relieved = relieved
-        """The process's own, while those of the engine are probed in their place."""
-        self.lanes: Lanes | None = None
-        """Further lanes, which execute parts of its collectives."""
-        self.failing: WorkFailed | None = None
-        """Why a lane has failed."""
-        self.replies = engine.replies
-        """To be sent to the application."""
-
-    def links(self, now: float) -> list[RankLinkInfo]:
-        """Return what this rank exchanges with each other one."""
-        infos = {rank: [each.info(now) for each in those] for rank, those in self.connections.items()}
-        return links_of(self.engine, infos)
-
-    @property
-    def can_read(self) -> bool:
-        """Whether it would read a request without waiting for anything else."""
-        most = MAX_WORK_REQUESTS if self.lanes is None else MAX_WORK_REQUESTS - len(self.in_progress)
-        return self.is_open and self.readable and self.engine.space > 0 and most > 0
-
-
-class OffloadedLane:
-    """A further lane of a communicator, in its own queue. `report` tells the first lane what becomes of its parts."""
-
-    __slots__ = ("_touch", "engine", "failing", "is_ending", "report", "streams")
-
-    def __init__(
-        self,
-        engine: CollectiveEngine,
-        streams: Sequence[Stream],
-        report: Callable[[Reply], object],
-        touch: Callable[[OffloadedLane], object],
-    ) -> None:
-        self.engine = engine
-        self.streams = streams
-        self.report = report
-        self._touch = touch
-        self.failing: WorkFailed | None = None
-        """Why it is to fail."""
-        self.is_ending = False
-
-    def begin(self, request: WorkRequest, source: memoryview, result: memoryview, part: LanePart) -> None:
-        """Execute this part of a collective."""
-        try:
-            self.engine.post(request, source, result, part)
-        except ValueError as error:  # the first lane has taken it
-            self.failing = WorkFailed(self.engine.rank, str(error))
-        self._touch(self)
-
-    def stage(self, part: StagedPart) -> None:
-        """Note that a part of a contribution is there."""
-        try:
-            self.engine.stage(part)
-        except ValueError as error:
-            self.failing = WorkFailed(self.engine.rank, str(error))
-        self._touch(self)
-
-    def fail(self, rank: int, text: str) -> None:
-        self.failing = WorkFailed(rank, text)
-        self._touch(self)
-
-    def end(self) -> None:
-        """Close the streams."""
-        self.is_ending = True
-        self._touch(self)
 
 
 class OffloadedCollectives:

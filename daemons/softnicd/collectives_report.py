@@ -15,7 +15,7 @@ from softnic.ipc.collectives_info import (
     QueryCollectives,
     RankLinkInfo,
 )
-from softnicd.collectives import OffloadedCommunicator
+from softnicd.communicators import OffloadedCommunicator
 from softnicd.config import Config
 from softnicd.process_monitor import process_of
 from softnicd.queues import Queues

@@ -21,7 +21,8 @@ from softnic.tcp.events import EchoReply
 from softnic.tcp.listener import AcceptReady, Listener
 from softnic.tcp.liveness import PeerFound, PeerLost
 from softnic.tcp.state import State
-from softnicd.collectives import OffloadedCollectives, OffloadedCommunicator
+from softnicd.collectives import OffloadedCollectives
+from softnicd.communicators import OffloadedCommunicator
 from softnicd.event_log import EventLog
 from softnicd.inherited import identity
 from softnicd.lanes import LaneEngine, Post, Reply

@@ -10,7 +10,7 @@ from functools import partial
 from softnic.collectives import CollectiveEngine
 from softnic.collectives.collective_op import WHOLE
 from softnic.ipc.work_queue import CancelRequest, WorkCompletion, WorkFailed, WorkRequest
-from softnicd.collectives import OffloadedLane
+from softnicd.communicators import OffloadedLane
 from softnicd.lanes import Lanes, Reply
 
 LEAST_BYTES = 8192

@@ -1,0 +1,125 @@
+"""Communicators whose collectives this NIC executes: the first lane with its work queue, and further lanes."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from softnic.collectives import CollectiveEngine
+from softnic.collectives.collective_op import LanePart
+from softnic.collectives.progress import links_of
+from softnic.ipc.collectives_info import OperationInfo, RankLinkInfo
+from softnic.ipc.work_queue import MAX_WORK_REQUESTS, StagedPart, WorkFailed, WorkRequest
+from softnic.tcp.connection import Connection
+from softnicd.lanes import Lanes, Reply
+from softnicd.relieved_connection import RelievedConnection
+from softnicd.streams import Stream
+
+
+class PostedCollective(NamedTuple):
+    time: float
+    request: WorkRequest
+
+
+class OffloadedCommunicator:
+    """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
+
+    __slots__ = (
+        "at_the_end", "blocked", "connection", "connections", "engine", "failing", "fd", "in_progress", "is_open",
+        "lanes", "posted_at", "readable", "relieved", "replies", "streams",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        engine: CollectiveEngine,
+        streams: Sequence[Stream],
+        connections: dict[int, list[Connection]],
+        relieved: list[RelievedConnection],
+        now: float,
+    ) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.fd = connection.fileno()
+        self.engine = engine
+        self.streams = streams
+        self.is_open = True
+        """The application has its end open."""
+        self.readable = True
+        """Requests, or the end, may wait in the socket."""
+        self.blocked = False
+        """The application does not read its completions; the poller reports when it does."""
+        self.in_progress: dict[int, PostedCollective] = {}
+        """Collectives that were posted and whose outcome was not reported, by number."""
+        self.posted_at = now
+        """When the last request came."""
+        self.at_the_end: list[OperationInfo] = []
+        """Of a failed one: what was in progress, and what was posted afterwards."""
+        self.connections = connections
+        """Below the streams of blocks and of messages, by rank."""
+        self.relieved = relieved
+        """The process's own, while those of the engine are probed in their place."""
+        self.lanes: Lanes | None = None
+        """Further lanes, which execute parts of its collectives."""
+        self.failing: WorkFailed | None = None
+        """Why a lane has failed."""
+        self.replies = engine.replies
+        """To be sent to the application."""
+
+    def links(self, now: float) -> list[RankLinkInfo]:
+        """Return what this rank exchanges with each other one."""
+        infos = {rank: [each.info(now) for each in those] for rank, those in self.connections.items()}
+        return links_of(self.engine, infos)
+
+    @property
+    def can_read(self) -> bool:
+        """Whether it would read a request without waiting for anything else."""
+        most = MAX_WORK_REQUESTS if self.lanes is None else MAX_WORK_REQUESTS - len(self.in_progress)
+        return self.is_open and self.readable and self.engine.space > 0 and most > 0
+
+
+class OffloadedLane:
+    """A further lane of a communicator, in its own queue. `report` tells the first lane what becomes of its parts."""
+
+    __slots__ = ("_touch", "engine", "failing", "is_ending", "report", "streams")
+
+    def __init__(
+        self,
+        engine: CollectiveEngine,
+        streams: Sequence[Stream],
+        report: Callable[[Reply], object],
+        touch: Callable[[OffloadedLane], object],
+    ) -> None:
+        self.engine = engine
+        self.streams = streams
+        self.report = report
+        self._touch = touch
+        self.failing: WorkFailed | None = None
+        """Why it is to fail."""
+        self.is_ending = False
+
+    def begin(self, request: WorkRequest, source: memoryview, result: memoryview, part: LanePart) -> None:
+        """Execute this part of a collective."""
+        try:
+            self.engine.post(request, source, result, part)
+        except ValueError as error:  # the first lane has taken it
+            self.failing = WorkFailed(self.engine.rank, str(error))
+        self._touch(self)
+
+    def stage(self, part: StagedPart) -> None:
+        """Note that a part of a contribution is there."""
+        try:
+            self.engine.stage(part)
+        except ValueError as error:
+            self.failing = WorkFailed(self.engine.rank, str(error))
+        self._touch(self)
+
+    def fail(self, rank: int, text: str) -> None:
+        self.failing = WorkFailed(rank, text)
+        self._touch(self)
+
+    def end(self) -> None:
+        """Close the streams."""
+        self.is_ending = True
+        self._touch(self)
