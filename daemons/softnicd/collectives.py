@@ -31,6 +31,7 @@ from softnic.ipc.work_queue import (
     WorkRequest,
 )
 from softnic.packet import ipv4
+from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
 from softnicd.communicators import OffloadedCommunicator, OffloadedLane, PostedCollective
 from softnicd.lanes import LaneEngine, Lanes, Post, Reply
@@ -115,6 +116,11 @@ class OffloadedCollectives:
         """All that have joined and not ended."""
         return self._by_fd.values()
 
+    @property
+    def lanes(self) -> Collection[OffloadedLane]:
+        """Further lanes of communicators, of which another queue has the first."""
+        return self._lanes
+
     def failures(self, now: float) -> list[FailedCommunicatorInfo]:
         """Return the latest failures of communicators, oldest first."""
         return [msgspec.structs.replace(each, age_s=now - time) for time, each in self._failures]
@@ -139,11 +145,7 @@ class OffloadedCollectives:
     ) -> OffloadedCommunicator:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
         engine, own = _engine_over(rank, streams)
-        connections = {
-            other: [s.connection for s in (side[other] for side in streams[1:]) if s and s.connection]
-            for other in range(len(streams[0]))
-            if other != rank
-        }
+        connections = _carrying(rank, streams)
         relieved = [
             RelievedConnection(s.connection, watched.connection, now)
             for s, watched in zip(process, streams[0], strict=False)
@@ -158,10 +160,16 @@ class OffloadedCollectives:
         return communicator
 
     def join_lane(
-        self, rank: int, streams: Sequence[Sequence[Stream | None]], report: Callable[[Reply], object]
+        self,
+        number: int,
+        rank: int,
+        streams: Sequence[Sequence[Stream | None]],
+        report: Callable[[Reply], object],
+        now: float,
     ) -> OffloadedLane:
         """Add a further lane of a communicator. Raises ValueError for unfit streams."""
-        lane = OffloadedLane(*_engine_over(rank, streams), report, self._touched.add)
+        engine, own = _engine_over(rank, streams)
+        lane = OffloadedLane(number, engine, own, _carrying(rank, streams), report, self._touched.add, now)
         self._lanes[lane] = None
         self._take_over(lane)
         return lane
@@ -232,6 +240,8 @@ class OffloadedCollectives:
                 engine.fail(now, joined.failing.rank, joined.failing.text)
             if isinstance(joined, OffloadedCommunicator):
                 self._read_requests(joined, now)
+            else:
+                joined.note_posted(now)
             engine.advance(now)
         except Exception:
             log.exception("internal error of a collective engine")
@@ -261,10 +271,18 @@ class OffloadedCollectives:
 
     def _report_lane(self, lane: OffloadedLane, now: float) -> None:
         """Tell the first lane what is complete, or has failed."""
-        while lane.engine.replies:
-            lane.report(lane.engine.replies.popleft())
+        self._pass_on(lane)
         if lane.is_ending:
             self._end_lane(lane, now)
+
+    def _pass_on(self, lane: OffloadedLane) -> None:
+        while lane.engine.replies:
+            reply = lane.engine.replies.popleft()
+            if isinstance(reply, WorkCompletion):
+                lane.times.pop(reply.number, None)
+            else:
+                lane.times.clear()
+            lane.report(reply)
 
     # The work queue
 
@@ -392,8 +410,7 @@ class OffloadedCollectives:
     def _end_lane(self, lane: OffloadedLane, now: float) -> None:
         del self._lanes[lane]
         self._leave(lane, now)
-        while lane.engine.replies:
-            lane.report(lane.engine.replies.popleft())
+        self._pass_on(lane)
         lane.report(None)
         self._drop_streams(lane, now)
 
@@ -440,3 +457,12 @@ def _engine_over(rank: int, streams: Sequence[Sequence[Stream | None]]) -> tuple
     pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
     engine = CollectiveEngine(rank, len(streams[0]), control, data, pairs)
     return engine, [stream for stream in chain.from_iterable(streams) if stream is not None]
+
+
+def _carrying(rank: int, streams: Sequence[Sequence[Stream | None]]) -> dict[int, list[Connection]]:
+    """Return the connections below streams other than those of headers, by rank."""
+    return {
+        other: [s.connection for s in (side[other] for side in streams[1:]) if s and s.connection]
+        for other in range(len(streams[0]))
+        if other != rank
+    }

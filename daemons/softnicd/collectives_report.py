@@ -15,7 +15,7 @@ from softnic.ipc.collectives_info import (
     QueryCollectives,
     RankLinkInfo,
 )
-from softnicd.communicators import OffloadedCommunicator
+from softnicd.communicators import OffloadedCommunicator, OffloadedLane
 from softnicd.config import Config
 from softnicd.process_monitor import process_of
 from softnicd.queues import Queues
@@ -50,8 +50,11 @@ class CollectivesReport:
         )
 
     def _communicators(self, now: float) -> list[CommunicatorInfo]:
-        communicators = [each for queue in self._queues for each in queue.streams.offloaded.communicators]
-        busy_first = sorted(communicators, key=lambda each: not each.in_progress)
+        of_queues = [queue.streams.offloaded for queue in self._queues]
+        joined: list[OffloadedCommunicator | OffloadedLane] = []
+        for offloaded in of_queues:
+            joined += [*offloaded.communicators, *offloaded.lanes]
+        busy_first = sorted(joined, key=lambda each: not each.is_busy)
         left, found = MAX_LINKS, []
         for communicator in busy_first[:MAX_COMMUNICATORS]:
             links = _chosen(communicator.links(now), left)
@@ -60,7 +63,9 @@ class CollectivesReport:
         return found
 
 
-def _communicator(communicator: OffloadedCommunicator, links: list[RankLinkInfo], now: float) -> CommunicatorInfo:
+def _communicator(
+    communicator: OffloadedCommunicator | OffloadedLane, links: list[RankLinkInfo], now: float
+) -> CommunicatorInfo:
     engine = communicator.engine
     pid = communicator.streams[0].pid if communicator.streams else 0
     process = process_of(pid)
@@ -72,8 +77,9 @@ def _communicator(communicator: OffloadedCommunicator, links: list[RankLinkInfo]
         process.cpu_s,
         engine.posted,
         now - communicator.posted_at,
-        operations_of(engine, {number: posted.time for number, posted in communicator.in_progress.items()}, now),
+        operations_of(engine, communicator.times, now),
         links,
+        communicator.lane,
     )
 
 

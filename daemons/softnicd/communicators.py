@@ -25,6 +25,8 @@ class PostedCollective(NamedTuple):
 class OffloadedCommunicator:
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
+    lane = 0
+
     __slots__ = (
         "at_the_end", "blocked", "connection", "connections", "engine", "failing", "fd", "in_progress", "is_open",
         "lanes", "posted_at", "readable", "relieved", "replies", "streams",
@@ -69,8 +71,17 @@ class OffloadedCommunicator:
 
     def links(self, now: float) -> list[RankLinkInfo]:
         """Return what this rank exchanges with each other one."""
-        infos = {rank: [each.info(now) for each in those] for rank, those in self.connections.items()}
-        return links_of(self.engine, infos)
+        return _links(self, now)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether collectives are in progress."""
+        return bool(self.in_progress)
+
+    @property
+    def times(self) -> dict[int, float]:
+        """When each collective in progress was posted, by number."""
+        return {number: posted.time for number, posted in self.in_progress.items()}
 
     @property
     def can_read(self) -> bool:
@@ -82,22 +93,49 @@ class OffloadedCommunicator:
 class OffloadedLane:
     """A further lane of a communicator, in its own queue. `report` tells the first lane what becomes of its parts."""
 
-    __slots__ = ("_touch", "engine", "failing", "is_ending", "report", "streams")
+    __slots__ = (
+        "_touch", "connections", "engine", "failing", "is_ending", "lane", "posted_at", "report", "streams", "times",
+    )  # fmt: skip
 
     def __init__(
         self,
+        lane: int,
         engine: CollectiveEngine,
         streams: Sequence[Stream],
+        connections: dict[int, list[Connection]],
         report: Callable[[Reply], object],
         touch: Callable[[OffloadedLane], object],
+        now: float,
     ) -> None:
+        self.lane = lane
         self.engine = engine
         self.streams = streams
+        self.connections = connections
+        """Below the streams of blocks, by rank."""
         self.report = report
         self._touch = touch
+        self.posted_at = now
+        """When the last part came."""
+        self.times: dict[int, float] = {}
+        """When each part in progress came, by number."""
         self.failing: WorkFailed | None = None
         """Why it is to fail."""
         self.is_ending = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether parts are in progress."""
+        return bool(self.times)
+
+    def links(self, now: float) -> list[RankLinkInfo]:
+        """Return what this rank exchanges with each other one on this lane."""
+        return _links(self, now)
+
+    def note_posted(self, now: float) -> None:
+        """Note when parts have come."""
+        for op in self.engine.operations:
+            if op.number not in self.times:
+                self.times[op.number] = self.posted_at = now
 
     def begin(self, request: WorkRequest, source: memoryview, result: memoryview, part: LanePart) -> None:
         """Execute this part of a collective."""
@@ -123,3 +161,8 @@ class OffloadedLane:
         """Close the streams."""
         self.is_ending = True
         self._touch(self)
+
+
+def _links(joined: OffloadedCommunicator | OffloadedLane, now: float) -> list[RankLinkInfo]:
+    infos = {rank: [each.info(now) for each in those] for rank, those in joined.connections.items()}
+    return links_of(joined.engine, infos)

@@ -381,7 +381,7 @@ class StreamPump:
         others: list[tuple[LaneEngine, Post]] = []
         for number, (pump, theirs) in enumerate(lanes, 1):
             report = partial(self._post_lane_reply, communicator, number)
-            others.append((pump.offloaded.join_lane(rank, theirs, report), pump.post))
+            others.append((pump.offloaded.join_lane(number, rank, theirs, report, self.now()), pump.post))
         if others:
             self.offloaded.add_lanes(communicator, others)
 

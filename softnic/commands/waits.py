@@ -15,11 +15,16 @@ MAX_RANKS = 8
 def collective_lines(communicators: Sequence[CommunicatorInfo]) -> list[str]:
     """Return a line for each operation in progress of these ranks."""
     return [
-        f"rank {communicator.rank} of {communicator.size}  {printable(op.call)}  {text_time(op.age_s)}  "
+        f"rank {communicator.rank} of {communicator.size}{_lane(communicator)}  {printable(op.call)}  "
+        f"{text_time(op.age_s)}  "
         f"waits for {waits_of(communicator, op)}"
         for communicator in communicators
         for op in communicator.operations
     ]
+
+
+def _lane(communicator: CommunicatorInfo) -> str:
+    return f", lane {communicator.lane}" if communicator.lane else ""
 
 
 def waits_of(communicator: CommunicatorInfo, op: OperationInfo) -> str:

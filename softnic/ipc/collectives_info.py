@@ -81,6 +81,8 @@ class CommunicatorInfo(msgspec.Struct, frozen=True):
     operations: list[OperationInfo] = []
     """In progress, oldest first."""
     links: list[RankLinkInfo] = []
+    lane: int = 0
+    """Above 0: a further lane, whose operations are its parts of collectives, with numbers of their own."""
 
 
 class FailedCommunicatorInfo(msgspec.Struct, frozen=True):

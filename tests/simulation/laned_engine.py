@@ -23,7 +23,7 @@ class LanedEngine:
     def __init__(self, engines: Sequence[CollectiveEngine]) -> None:
         self._first = engines[0]
         self._further = [
-            OffloadedLane(engine, (), partial(self._post_reply, lane), lambda _: None)
+            OffloadedLane(lane, engine, (), {}, partial(self._post_reply, lane), lambda _: None, 0.0)
             for lane, engine in enumerate(engines[1:], 1)
         ]
         self._posted: deque[Callable[[], object]] = deque()
