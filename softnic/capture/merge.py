@@ -36,7 +36,7 @@ class Merger:
         """Add the next bytes of one source. Raises CaptureError if they are not blocks of a NIC."""
         rest = self._partial.get(source, b"")
         view = memoryview(rest + data if rest else data)
-        at, size, newest, packets = 0, len(view), self._newest, 0
+        at, size, newest, packets, held = 0, len(view), self._newest, 0, 0
         while size - at >= _SMALLEST:
             kind, length, _, high, low = _HEAD.unpack_from(view, at)
             if not _SMALLEST <= length <= _LARGEST or length & 3:
@@ -51,6 +51,7 @@ class Merger:
             found = pcapng.statistics_of(view[at : at + length]) if kind == pcapng.INTERFACE_STATISTICS else None
             if found is None:
                 self._held.append((time, view[at : at + length]))
+                held += length
             else:
                 self.dropped += found.dropped
                 before = self._statistics.get(found.interface)
@@ -59,7 +60,7 @@ class Merger:
         self._partial[source] = bytes(view[at:])
         self._newest = newest
         self.packets += packets
-        self.held_bytes += at
+        self.held_bytes += held
 
     def take(self) -> bytes:
         """End a round. Returns, in order of time, the blocks older than any expected later."""

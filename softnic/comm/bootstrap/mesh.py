@@ -128,7 +128,10 @@ class MeshBuilder:
                 self._listener.close()
             for pending in self._pending.values():
                 pending.connection.close()
-        return {rank: tuple(self._connections[rank, channel] for channel in range(channels)) for rank in others}
+        mesh = {rank: tuple(self._connections.pop((rank, each)) for each in range(channels)) for rank in others}
+        for connection in self._connections.values():  # of lanes that not all ranks have
+            connection.close()
+        return mesh
 
     def _connect_all(self, others: Sequence[int], channels: int) -> None:
         """Return when there are connections for the first channels."""

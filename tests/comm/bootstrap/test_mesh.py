@@ -121,7 +121,7 @@ def test_other_clients_are_rejected(data: bytes) -> None:
         (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 is connected to rank 1 of 3"),
         (messages.Hello(messages.VERSION, 2, 1, 5, 0), "expects rank 5"),
         (messages.Hello(messages.VERSION, 2, 0, 0, 0), "is connected to rank 0 of 2"),
-        (messages.Hello(messages.VERSION, 2, 1, 0, 9), "two processes claim to be rank 1"),
+        (messages.Hello(messages.VERSION, 2, 1, 0, messages.MOST_CHANNELS), "two processes claim to be rank 1"),
     ],
 )
 def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> None:
@@ -135,7 +135,7 @@ def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> 
         assert text in str(errors[0])
 
 
-@pytest.mark.parametrize("hello", [(2, 1, 0, 0), (3, 1, 0, 0), (2, 1, 5, 0), (2, 1, 0, 9)])
+@pytest.mark.parametrize("hello", [(2, 1, 0, 0), (3, 1, 0, 0), (2, 1, 5, 0), (2, 1, 0, 99)])
 @pytest.mark.parametrize("proof", [b"", b"p" * 32])
 def test_who_has_no_secret_of_the_job_does_not_end_it(hello: tuple[int, int, int, int], proof: bytes) -> None:
     opened = listeners(2)
@@ -157,7 +157,7 @@ def test_the_oldest_silent_stranger_makes_room() -> None:
     errors: dict[int, BaseException] = {}
     first = start_rank(Launch(0, addresses, "test", 60), opened[0], errors)
     strangers = []
-    for _ in range(MESH_SPARE_CONNECTIONS + 2 * messages.CHANNELS + 1):
+    for _ in range(MESH_SPARE_CONNECTIONS + 2 * messages.MOST_CHANNELS + 1):
         strangers.append(stdlib.create_connection(addresses[0]))
     strangers[0].settimeout(60)
     assert strangers[0].recv(1) == b"", "while the other rank is still missing"
@@ -296,7 +296,7 @@ def test_strangers_do_not_take_the_places_of_ranks() -> None:
     addresses = tuple(listener.getsockname() for listener in opened)
     errors: dict[int, BaseException] = {}
     first = start_rank(Launch(0, addresses, "test", 20), opened[0], errors)
-    most = 64 + messages.CHANNELS * 2
+    most = 64 + messages.MOST_CHANNELS * 2
     with ExitStack() as stack:
         strangers = [stack.enter_context(stdlib.create_connection(addresses[0], 20)) for _ in range(most + 2)]
         for dropped in strangers[:2]:
