@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from softnic import codecs
 from softnic.arguments import ShowVersion
-from softnic.ipc.control import MOST_QUEUES
+from softnic.ipc.control import QUEUES, queues_for
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.nic import Mode
@@ -85,8 +85,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """After a turn the NIC polls its sockets for this time before it sleeps, which shortens round trips on hosts with a
     core to spare; empty: it sleeps at once."""
     queues: int | str = 1
-    """Queues, each with a thread of its own, for hosts with cores to spare, at most 8; `auto`: one for every two cores.
-    A stream is on one of them. A NIC with a key, or of a kernel, has one."""
+    """Queues, each with a thread of its own, for hosts with cores to spare: 1, 2, 3, 4, 6, 8; `auto`: one for every two
+    cores. A stream is on one of them. A NIC with a key, or of a kernel, has one."""
     seed: int | None = None
     """Seed of all random numbers, for runs that repeat; None: the operating system's. Initial sequence numbers and SYN
     cookies can be computed from the seed: use it in tests only."""
@@ -207,11 +207,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def queue_count(self) -> int:
         if self.queues == "auto":  # the programs that use it, and the kernel, have the other half
-            return min(MOST_QUEUES, max(1, len(os.sched_getaffinity(0)) // 2))
-        text = str(self.queues)
-        if not text.isdecimal() or not 1 <= int(text) <= MOST_QUEUES:
-            raise ConfigError("queues", f"{text!r} is not a number from 1 to {MOST_QUEUES}, or auto")
-        return int(text)
+            return queues_for(len(os.sched_getaffinity(0)) // 2)
+        if str(self.queues) not in map(str, QUEUES):
+            raise ConfigError("queues", f"{self.queues} is not one of {', '.join(map(str, QUEUES))}, auto")
+        return int(self.queues)
 
     @property
     def emulation_spec(self) -> EmulationSpec | None:

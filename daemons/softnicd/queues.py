@@ -126,7 +126,7 @@ class Queues(Sequence[NicQueue]):
     def _candidates(self, queue: int, target: tuple[int, int], lane: int, start: int, end: int) -> Iterator[int]:
         """Return the local ports, from `start` to before `end`, that give a connection this queue, or this lane."""
         key = self.first.host.ip, *target
-        wanted = (len(self._queues), queue) if lane < 0 else (lib.SN_LANES, lane)
+        wanted = (len(self._queues), queue) if lane < 0 else (lib.SN_FLOW_LANES, lane)
         while (start := lib.sn_next_port(*key, *wanted, start, end)) < end:
             yield start
             start += 1

@@ -32,7 +32,7 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.SOL_SOCKET, socket.SO_LINGER): ("linger", 0, 2**31),
     (socket.IPPROTO_IP, socket.IP_TTL): ("ttl", 1, 255),
     (SOL_NIC, NIC_BLOCKS): ("blocks", 0, 1),
-    (SOL_NIC, NIC_LANE): ("lane", -1, lib.SN_LANES - 1),
+    (SOL_NIC, NIC_LANE): ("lane", -1, lib.SN_FLOW_LANES - 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
     (socket.IPPROTO_TCP, socket.TCP_CORK): ("cork", 0, 2**31),
     (socket.IPPROTO_TCP, socket.TCP_QUICKACK): ("quickack", 0, 2**31),
@@ -156,8 +156,8 @@ class StreamHandlers:
 
     def _connect(self, request: control.Connect, fd: int | None, client: object) -> control.Opened:
         target = address_of(request.address), request.port
-        if not -1 <= request.lane < lib.SN_LANES:
-            raise OSError(errno.EINVAL, f"a lane is from 0 to {lib.SN_LANES - 1}, or -1 for any")
+        if not -1 <= request.lane < lib.SN_FLOW_LANES:
+            raise OSError(errno.EINVAL, f"a lane is from 0 to {lib.SN_FLOW_LANES - 1}, or -1 for any")
         if not request.stream:
             self._check_target(request, 0)
             queue = self._queues.for_connection(0, target, request.lane)

@@ -1,8 +1,8 @@
 /* Receive-side scaling: which queue of a NIC has a flow, by a hash that is the same at both ends; and frames that arrived
    at another queue than their flow's.
 
-   A flow has a lane, one of SN_LANES, which every number of queues up to SN_MOST_QUEUES divides: what is on one lane is on
-   one queue of every NIC, however many it has. Who opens a connection chooses its lane by its port.
+   A flow has a lane, one of SN_FLOW_LANES, which every number of queues that a NIC may have divides: what is on one lane
+   is on one queue of every NIC. Who opens a connection chooses its lane by its port, one in so many.
 
    The kernel picks the queue of a datagram by the same hash (sn_steer). It gets the first frame only of those that it has
    joined, and no program at all on some systems, so each queue checks, and passes on what is not its own. */
@@ -13,14 +13,14 @@
 #include <stdint.h>
 /* all */
 
-/* Limit of the queues of a NIC, and the least common multiple of all numbers up to it. */
-enum { SN_MOST_QUEUES = 8, SN_LANES = 840 };
+/* Limit of the queues of a NIC, and the least common multiple of the numbers that it may have: 1, 2, 3, 4, 6, 8. */
+enum { SN_MOST_QUEUES = 8, SN_FLOW_LANES = 24 };
 
 /* Limits of the frames that wait for a queue. */
 enum { SN_INBOX_BYTES = 2 << 20, SN_INBOX_FRAMES = 4096 };
 
 /* Returns the queue, of `queues`, that has the flow between two addresses and their ports; which end is which does not
-   matter. Frames that are not TCP are queue 0's. With SN_LANES in place of `queues`, returns the lane. */
+   matter. Frames that are not TCP are queue 0's. With SN_FLOW_LANES in place of `queues`, returns the lane. */
 uint32_t sn_queue_of(uint32_t address, uint32_t other, uint16_t port, uint16_t other_port, uint32_t queues);
 
 /* Returns the first port from `port` on, below `end`, that gives a flow to `other` and `other_port` this queue, of

@@ -34,7 +34,7 @@ from softnic.cluster.nic_process import (
     wait_for_nic,
 )
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
-from softnic.ipc.control import MOST_QUEUES, NicStats
+from softnic.ipc.control import NicStats, queues_for
 
 _ATTEMPTS = 3
 """Another process may take a UDP port between its choice and the NIC's start."""
@@ -281,4 +281,4 @@ def _free_tcp_port() -> int:
 def _queues(nodes: int) -> int:
     """Return the number of queues of each NIC, where all share this machine's cores."""
     cores = len(os.sched_getaffinity(0))
-    return min(MOST_QUEUES, max(1, cores // nodes)) if cores > 2 else 1
+    return queues_for(cores // nodes) if cores > 2 else 1

@@ -11,7 +11,7 @@ from softnic.arguments import argument, count
 from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import LINK, MAX_NODES, ClusterError
 from softnic.commands import CommandError
-from softnic.ipc.control import MOST_QUEUES
+from softnic.ipc.control import QUEUES
 
 _HELP = {
     "rate": ("rate of transmission", "1gbit"),
@@ -76,7 +76,11 @@ def add_queues(parser: argparse.ArgumentParser) -> None:
 
 
 def _queues(given: str) -> int | Literal["auto"]:
-    return "auto" if given == "auto" else count(1, MOST_QUEUES)(given)
+    if given == "auto":
+        return "auto"
+    if given not in map(str, QUEUES):
+        raise argparse.ArgumentTypeError(f"{given!r} is not one of {', '.join(map(str, QUEUES))}, auto")
+    return int(given)
 
 
 def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:

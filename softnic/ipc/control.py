@@ -61,10 +61,17 @@ NIC_BLOCKS = 2
 incomplete block waits until it is complete, the tag changes or the writer shuts down. So the result of a codec with
 blocks (bfp) does not depend on the sizes of writes. 0: bytes leave when written."""
 NIC_LANE = 3
-"""At SOL_NIC, before connecting: connections with the same number, below SN_LANES (native/nic/steering.h), are on one
-queue of both NICs; -1: on any."""
-MOST_QUEUES = 8
-"""Of a NIC."""
+"""At SOL_NIC, before connecting: connections with the same number, from 0 to 23, are on one queue of both NICs; -1: on
+any."""
+QUEUES = (1, 2, 3, 4, 6, 8)
+"""Numbers of queues that a NIC may have, which all divide the number of lanes (native/nic/steering.h)."""
+MOST_QUEUES = QUEUES[-1]
+
+
+def queues_for(cores: int) -> int:
+    """Return the number of queues of a NIC that has this many cores for them."""
+    return max((queues for queues in QUEUES if queues <= cores), default=1)
+
 
 MAX_SENT_CODECS = 8
 """Codecs that a StreamInfo lists."""

@@ -141,6 +141,18 @@ class TcpStack:
                 return port
         raise _error(errno.EADDRNOTAVAIL, "no ephemeral port is free")
 
+    def _port_to(self, dst: int, dport: int, candidates: Candidates) -> int:
+        """Returns a local port for a connection: a free one, or if there is none, one whose last is in TIME-WAIT."""
+
+        def is_over(port: int) -> bool:
+            old = self._connections.get((dst, dport, port))
+            return old is None or old.state is State.TIME_WAIT
+
+        try:
+            return self._free_port(lambda port: (dst, dport, port) not in self._connections, candidates)
+        except OSError:
+            return self._free_port(is_over, candidates)
+
     # Opening
 
     def listen(self, ip: int, port: int, backlog: int, unaccepted: Callable[[], int] = lambda: 0) -> Listener:
@@ -179,7 +191,7 @@ class TcpStack:
         Raises OSError EADDRINUSE if the four addresses and ports are already connected.
         """
         if not sport:
-            sport = self._free_port(lambda port: (dst, dport, port) not in self._connections, candidates)
+            sport = self._port_to(dst, dport, candidates)
         old = self._connections.get((dst, dport, sport))
         if old is not None and old.state is not State.TIME_WAIT:
             raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")

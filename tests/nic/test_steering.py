@@ -18,7 +18,7 @@ from softnic.ipc import control
 from softnic.packet import ethernet, ipv4
 
 ADDRESSES, PORTS = st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1)
-QUEUES = st.integers(1, lib.SN_MOST_QUEUES)
+QUEUES = st.sampled_from(control.QUEUES)
 VXLAN = bytes.fromhex("0800000000000100")
 
 
@@ -32,7 +32,8 @@ def frame(src: int, dst: int, sport: int, dport: int, *, options: bytes = b"", p
 
 def test_the_control_protocol_has_the_limit_of_c() -> None:
     assert control.MOST_QUEUES == lib.SN_MOST_QUEUES
-    assert all(lib.SN_LANES % queues == 0 for queues in range(1, lib.SN_MOST_QUEUES + 1))
+    assert all(lib.SN_FLOW_LANES % queues == 0 for queues in control.QUEUES)
+    assert [control.queues_for(cores) for cores in range(11)] == [1, 1, 2, 3, 4, 4, 6, 6, 8, 8, 8]
 
 
 @given(ADDRESSES, ADDRESSES, PORTS, PORTS, QUEUES)
@@ -44,7 +45,7 @@ def test_both_ends_compute_the_same_queue(src: int, dst: int, sport: int, dport:
 
 @given(ADDRESSES, ADDRESSES, PORTS, PORTS, QUEUES)
 def test_a_lane_is_one_queue_of_every_nic(src: int, dst: int, sport: int, dport: int, queues: int) -> None:
-    lane = lib.sn_queue_of(src, dst, sport, dport, lib.SN_LANES)
+    lane = lib.sn_queue_of(src, dst, sport, dport, lib.SN_FLOW_LANES)
     assert lib.sn_queue_of(src, dst, sport, dport, queues) == lane % queues
 
 

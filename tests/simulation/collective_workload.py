@@ -148,7 +148,7 @@ class JobRank:
         if self._node.queues is None:
             return 0
         (own, port), (peer, peer_port) = connection.local, connection.peer
-        lane: int = lib.sn_queue_of(own, peer, port, peer_port, lib.SN_LANES)
+        lane: int = lib.sn_queue_of(own, peer, port, peer_port, lib.SN_FLOW_LANES)
         if lane >= self._job.lanes:
             raise Violation(f"{self._job}: {connection.peer_name} is on lane {lane} of {self._job.lanes}")
         return lane

@@ -276,6 +276,29 @@ class TestPorts:
         assert error.value.errno == errno.EADDRNOTAVAIL
         lab.a.host.connect(lab.b.ip, 81, lab.now)  # another peer's port: the same ports serve again
 
+    def test_ports_in_time_wait_serve_again_when_no_other_is_free(self) -> None:
+        """A lane of a NIC with several queues has few."""
+        lab, few = Lab(), (40_001, 40_777, 50_123)
+        listener = lab.b.host.listen(0, 80, 5, lab.now)
+
+        def candidates(start: int, end: int) -> list[int]:
+            return [port for port in few if start <= port < end]
+
+        used = []
+        for number in range(8):
+            client = lab.a.host.connect(lab.b.ip, 80, lab.now, candidates=candidates)
+            used.append(client.local[1])
+            assert lab.run(lambda: bool(listener.queue), limit_s=5)
+            server = accept(listener)
+            client.send(number.to_bytes(4, "big"))
+            client.shutdown_write()
+            assert lab.run(lambda server=server: server.eof, limit_s=5)  # type: ignore[misc]
+            assert server.recv(8) == number.to_bytes(4, "big")
+            server.shutdown_write()
+            assert lab.run(lambda client=client: client.state is State.TIME_WAIT, limit_s=5)  # type: ignore[misc]
+        assert set(used[:3]) == set(few)
+        assert set(used) == set(few)
+
 
 class TestManyConnections:
     def test_sixty_four_connections_at_once(self) -> None:
