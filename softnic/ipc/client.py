@@ -14,9 +14,9 @@ import array
 import errno
 import os
 import socket
+from _thread import RLock
 from contextlib import closing
 from select import POLLIN, poll
-from threading import RLock
 from typing import Any
 
 import msgspec
@@ -56,7 +56,7 @@ class Client:
     def __init__(self, path: str | os.PathLike[str], timeout_s: float = 4.0) -> None:
         self.path = os.fspath(path)
         self._timeout_s = timeout_s
-        self._lock = RLock()
+        self._lock = RLock()  # of _thread: gevent replaces threading's, and threads of its pool call too
         self._calling = False
         """Whether the thread that has the lock waits for a reply."""
         self._answer = bytearray(MAX_MESSAGE)

@@ -13,8 +13,8 @@ import errno
 import itertools
 import os
 import socket
-import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class SocketState:
     """Another process opened it, and may have set options."""
     ended: bool = False
     """The end of the peer's stream was read, and it was no error."""
-    lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
+    lock: AbstractContextManager[Any] = field(default_factory=RLock)
     """Held by a thread that starts a connection or reads its outcome."""
     options: dict[tuple[int, int], int | str] = field(default_factory=dict)
 
@@ -97,12 +97,12 @@ def _own(fd: int) -> None:
 
 
 _clients: dict[str, Client] = {}
-_clients_lock = threading.RLock()
+_clients_lock = RLock()
 """Garbage collection may need a client, which it asks for in any code, the code under this lock included."""
 _by_inode: weakref.WeakValueDictionary[int, SocketState] = weakref.WeakValueDictionary()
 _detached: dict[int, SocketState] = {}
 """State by file descriptor, for those detached from their socket object: kept until the file descriptor is closed."""
-_detached_lock = threading.RLock()
+_detached_lock = RLock()
 _CHECKED_PER_DETACH = 2
 """Detached file descriptors checked when another is added: more than one, so that closed ones do not accumulate, and a
 constant, so that the cost does not grow with their number."""
@@ -116,10 +116,10 @@ def _abandon_clients() -> None:
 
 def _after_fork() -> None:
     global _clients_lock, _detached_lock
-    _clients_lock, _detached_lock = threading.RLock(), threading.RLock()
+    _clients_lock, _detached_lock = RLock(), RLock()
     _abandon_clients()
     for state in list(_by_inode.values()):
-        state.lock = threading.RLock()
+        state.lock = RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
