@@ -11,7 +11,7 @@ import logging
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -23,13 +23,7 @@ from softnic.collectives.collective_op import WHOLE
 from softnic.collectives.messages import header_of
 from softnic.ipc import work_queue
 from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo
-from softnic.ipc.work_queue import (
-    MAX_PACKET,
-    CancelRequest,
-    StagedPart,
-    WorkCompletion,
-    WorkRequest,
-)
+from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, StagedPart, WorkCompletion, WorkRequest
 from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
@@ -104,12 +98,12 @@ class OffloadedCollectives:
         return bool(self._by_fd or self._lanes)
 
     @property
-    def _joined(self) -> list[OffloadedCommunicator | OffloadedLane]:
-        return [*self._by_fd.values(), *self._lanes]
+    def _joined(self) -> Iterator[OffloadedCommunicator | OffloadedLane]:
+        return chain(self._by_fd.values(), self._lanes)
 
     @property
-    def _engines(self) -> list[CollectiveEngine]:
-        return [each.engine for each in self._joined]
+    def _engines(self) -> Iterator[CollectiveEngine]:
+        return (each.engine for each in self._joined)
 
     @property
     def communicators(self) -> Collection[OffloadedCommunicator]:
@@ -219,8 +213,8 @@ class OffloadedCollectives:
             for engine in self._engines:
                 engine.local_fault = ""
         touched = set(self._touched)
-        self._touched.clear()
-        for each in self._joined:
+        self._touched.clear()  # not replaced: lanes have its method `add`
+        for each in list(self._joined):
             if each in touched or each.engine.is_busy:
                 self._advance(each, now)
 

@@ -86,8 +86,8 @@ class OffloadedCommunicator:
     @property
     def can_read(self) -> bool:
         """Whether it would read a request without waiting for anything else."""
-        most = MAX_WORK_REQUESTS if self.lanes is None else MAX_WORK_REQUESTS - len(self.in_progress)
-        return self.is_open and self.readable and self.engine.space > 0 and most > 0
+        lanes_have_space = self.lanes is None or len(self.in_progress) < MAX_WORK_REQUESTS
+        return self.is_open and self.readable and self.engine.space > 0 and lanes_have_space
 
 
 class OffloadedLane:

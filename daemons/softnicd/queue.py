@@ -103,9 +103,8 @@ class NicQueue:
         return self.node.host
 
     def steer(self, queues: int, inboxes: Any, event: int) -> None:
-        """Be one of so many queues, which pass on frames by these inboxes; `event` reports this one's."""
-        turn = self.turn.c
-        turn.queue, turn.queues, turn.inboxes, turn.inbox_event = self.number, queues, inboxes, event
+        """Take the flows of this queue of `queues`, as Turn.share."""
+        self.turn.share(self.number, queues, inboxes, event)
         self.epoll.register(event, select.EPOLLIN)
 
     def counters(self) -> dict[str, int]:

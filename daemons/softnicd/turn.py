@@ -71,7 +71,7 @@ class NicTurn(Turn):
         self._log: EventLog | None = None
         self._retry_at = 0.0
         self.others: Sequence[Overhearing] = ()
-        """Further queues, which are told of the frames that are not TCP's."""
+        """The other queues of the NIC, to which this one, the first, passes frames that are not TCP's."""
         super().__init__(nic, host, link, capture)
         turn = self.c
         wire.lend(turn)

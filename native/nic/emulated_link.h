@@ -34,7 +34,7 @@ typedef struct {
 } sn_emulated_batch;
 
 typedef struct {
-    sn_emulated_batch batches[256];
+    sn_emulated_batch batches[SN_EMULATED_BATCHES];
     uint32_t first, count;
     int64_t bytes;
 } sn_emulated_line;

@@ -2,7 +2,8 @@
    at another queue than their flow's.
 
    A flow has a lane, one of SN_FLOW_LANES, which every number of queues that a NIC may have divides: what is on one lane
-   is on one queue of every NIC. Who opens a connection chooses its lane by its port, one in so many.
+   is on one queue of every NIC. Who opens a connection chooses its lane by its port: one port in
+   SN_FLOW_LANES is on a given lane.
 
    The kernel picks the queue of a datagram by the same hash (sn_steer). It gets the first frame only of those that it has
    joined, and no program at all on some systems, so each queue checks, and passes on what is not its own. */

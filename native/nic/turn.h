@@ -161,8 +161,8 @@ typedef struct {
     sn_control control;
     void *owner;
     sn_schedule *schedule; /* of all flows of the node, or of this queue */
-    uint32_t queue;        /* its number, ... */
-    uint32_t queues;       /* of so many that the NIC has; 0 or 1: it is the only one */
+    uint32_t queue;        /* its number, from 0 */
+    uint32_t queues;       /* number of queues of the NIC; 0 or 1: this is the only one */
     sn_inbox **inboxes;    /* of all queues */
     int32_t inbox_event;   /* eventfd of this one's; -1: there is none */
     int32_t epoll;

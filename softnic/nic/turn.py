@@ -138,6 +138,12 @@ class Turn:
                 self._pass_on(item)
         self.settle()
 
+    def share(self, queue: int, queues: int, inboxes: Any, event: int) -> None:
+        """Take the flows of one queue of `queues`, and pass frames of others on through `inboxes`, an array with the
+        inbox of each queue. The eventfd `event` reports this one's."""
+        turn = self.c
+        turn.queue, turn.queues, turn.inboxes, turn.inbox_event = queue, queues, inboxes, event
+
     def _pass_on(self, frame: bytes) -> None:
         """Do nothing: there is no other queue that a frame may concern."""
 

@@ -69,7 +69,7 @@ def group(size: int, lane: int) -> Group:
 def results_on(
     lanes: int, collective: str, algorithm: str, sources: list[Array], in_place: bool, codec: str
 ) -> list[bytes]:
-    """Execute a collective on so many lanes, one after the other in any order. Return what each rank has of it."""
+    """Execute a collective on `lanes` lanes, one after the other in any order. Return what each rank has of it."""
     size = len(sources)
     fields = fields_of(collective, size, AVG if codec == "bounded:10" else SUM)
     memory = [source.copy() for source in sources]
@@ -130,7 +130,7 @@ def at_once(call: Callable[[], object]) -> None:
 
 
 def staged_on(lanes: int, collective: str, algorithm: str, sources: list[Array], codec: str) -> list[bytes]:
-    """Execute a collective on so many lanes at the same time, whose contributions come in parts of any sizes. Return
+    """Execute a collective on `lanes` lanes at the same time, whose contributions come in parts of any sizes. Return
     what each rank has of it."""
     size, fields = len(sources), fields_of(collective, len(sources))
     groups = [Group(size, seed=lane) for lane in range(lanes)]

@@ -24,7 +24,7 @@ LOST = WorkFailed(3, "rank 3 is gone")
 
 
 def request(number: int, counts: tuple[int, ...] = (1 << 20,), collective: str = "allreduce") -> WorkRequest:
-    """Return a request whose blocks have so many bytes."""
+    """Return a request whose blocks have these sizes in bytes."""
     fields = (number, "I" + collective, collective, "ring", "uint8", counts, (0, 0), (0, 0))
     return WorkRequest(*fields, op="SUM", staged=True)
 
@@ -61,7 +61,7 @@ class FakeEngine:
 
 
 class Communicator:
-    """A communicator with so many lanes, as OffloadedCollectives has it. Without a seed, what is posted is done at
+    """A communicator with `lanes` lanes, as OffloadedCollectives has it. Without a seed, what is posted is done at
     once; else later, in the order of each queue alone."""
 
     def __init__(self, lanes: int, seed: int | None = None) -> None:

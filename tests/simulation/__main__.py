@@ -6,7 +6,7 @@
     python -m tests.simulation --seed 17 --capture f.pcapng
     python -m tests.simulation --seeds 200 --traces compare  # do worlds behave as recorded? (trace.py)
     python -m tests.simulation --seeds 200 --traces compare --fast-path mixed  # and with Python and C by turns?
-    python -m tests.simulation --seeds 200 --queues 3         # all NICs with so many queues (queued_node.py)
+    python -m tests.simulation --seeds 200 --queues 3         # all NICs have 3 queues (queued_node.py)
     python -m tests.simulation --soak 24               # hours of one world, and the memory that it keeps
 
 The exit code is 0 if nothing was violated.

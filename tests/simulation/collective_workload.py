@@ -38,7 +38,7 @@ OVER_S = 0.2
 
 
 class Job:
-    """The state of a job, over so many lanes between any two ranks."""
+    """The state of a job whose ranks are connected over `lanes` lanes."""
 
     def __init__(self, spec: JobSpec, lanes: int = 1) -> None:
         rng = random.Random(spec.seed)

@@ -49,7 +49,7 @@ class WorldApplication(Application, Protocol):
 class WorldNode(SimNode[WorldApplication]):
     """Node `index` of a world. `time` returns the world's time, `log` takes lines for people, `trace` what happens.
 
-    `fast_path` replaces what the configuration says, unless it is None. With `queues`, its NIC has so many of them.
+    `fast_path` replaces what the configuration says, unless it is None. `queues` is the number of its NIC's queues.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class WorldNode(SimNode[WorldApplication]):
         self.touch(self.time())
 
     def _make_node(self, link: Link, make_turn: MakeTurn = Turn, queues: int = 1) -> Node:
-        """Return a node, of one of so many queues."""
+        """Return the node of one of `queues` queues."""
         spec, config = self.spec, self._config
         node = Node(
             self.ip,

@@ -43,7 +43,7 @@ Counters = TypeVar("Counters", NicCounters, StackCounters)
 
 
 class MakeNode(Protocol):
-    """Makes the node of one of so many queues, on its side of the link."""
+    """Makes the node of one of `queues` queues, on its side of the link."""
 
     def __call__(self, link: Link, make_turn: MakeTurn, queues: int) -> Node: ...
 
@@ -79,9 +79,9 @@ class SimQueue:
         return self.node.host
 
     def steer(self, queues: int, inboxes: Any, event: int) -> None:
-        """Be one of so many queues, which pass on frames by these inboxes; `event` reports this one's."""
-        turn, self._event = self.turn.c, event
-        turn.queue, turn.queues, turn.inboxes, turn.inbox_event = self.number, queues, inboxes, event
+        """Take the flows of this queue of `queues`, as Turn.share."""
+        self._event = event
+        self.turn.share(self.number, queues, inboxes, event)
 
     @property
     def has_arrivals(self) -> bool:
@@ -187,7 +187,7 @@ class QueuedNic:
 
 
 class QueuedNode(Node):
-    """The nodes of so many queues as one: what worlds use of a `Node`, and connections by their lanes.
+    """The nodes of all queues of a NIC as one: what worlds use of a `Node`, and connections by their lanes.
 
     `make` makes the node of a queue; `coin` decides where batches arrive, and whose turn it is. It has file descriptors
     until `close`.

@@ -46,7 +46,7 @@ def _queues(scenario: Scenario, most: int | None) -> list[int | None]:
 class World:
     """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`.
 
-    With `queues`, all NICs have so many of them (queued_node.py); in one world of four, each has any number up to that.
+    `queues` is the number of queues of every NIC (queued_node.py); in one world of four, each has any number up to it.
     """
 
     def __init__(

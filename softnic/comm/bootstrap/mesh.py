@@ -2,9 +2,9 @@
 
 Each rank listens, connects to the lower ranks and accepts the higher ones: one connection for each channel
 (softnic/comm/messages.py). When all have met, those of further lanes follow, as many as every rank's NIC has queues.
-Both ends of a connection first send Hello, so that connections of other jobs and services
-are detected, and those without the secret of this job. Ranks may start in any order: a refused connection is retried
-while the rank may still join (presence.py).
+Both ends of a connection first send Hello, so that connections of other jobs and services are detected, and those
+without the secret of this job. Ranks may start in any order: a refused connection is retried while the rank may still
+join (presence.py).
 
 A rank that fails sends the reason to the ranks that are connected already, and notices when one of these exits. While
 ranks are missing, a warning says why this rank's NIC drops datagrams, such as those sealed by another key.
