@@ -18,7 +18,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -118,12 +118,19 @@ class Nics:
         self.stop()
 
 
-def nics(*, codec: str | None = None, mode: Mode = "fill", mtu: int | None = None, **link: str | None) -> Nics:
+def nics(
+    *,
+    codec: str | None = None,
+    mode: Mode = "fill",
+    mtu: int | None = None,
+    queues: int | Literal["auto"] = 1,
+    **link: str | None,
+) -> Nics:
     """Start a NIC on every node of the Ray cluster to which this process is connected.
 
     Parameters
     ----------
-    codec, mode, mtu, **link
+    codec, mode, mtu, queues, **link
         As in softnic.Cluster; `link` has rate="1gbit", delay="50us", loss="0.1%" and so on.
 
     Returns
@@ -140,7 +147,7 @@ def nics(*, codec: str | None = None, mode: Mode = "fill", mtu: int | None = Non
     """
     if unknown := sorted(set(link) - set(LINK)):
         raise TypeError(f"nics() got an unexpected keyword argument {unknown[0]!r}: a link has {', '.join(LINK)}")
-    return Nics(nic_flags(mode=mode, mtu=mtu, codec=codec, **link))
+    return Nics(nic_flags(mode=mode, mtu=mtu, codec=codec, queues=queues, **link))
 
 
 def find() -> str | None:

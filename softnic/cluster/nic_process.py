@@ -15,7 +15,7 @@ from typing import Literal
 from softnic import units
 from softnic.cluster.supervisor import PREFIX, ProcessSupervisor, SupervisedProcess, base_directory
 from softnic.ipc.client import Client
-from softnic.ipc.control import NicStats
+from softnic.ipc.control import QUEUES, NicStats
 
 Mode = Literal["fill", "packet"]
 
@@ -56,7 +56,7 @@ def nic_flags(
     mtu: int | None = None,
     codec: str | None = None,
     poll: str | None = None,
-    queues: int = 1,
+    queues: int | Literal["auto"] = 1,
     **link: str | None,
 ) -> list[str]:
     """Return the flags of softnicd for parameters of Cluster. Raises ValueError for an invalid one."""
@@ -72,6 +72,8 @@ def nic_flags(
     if poll is not None:
         units.time_s(poll)
         flags += ["--poll", poll]
+    if queues != "auto" and queues not in QUEUES:
+        raise ValueError(f"{queues} queues: a NIC has {', '.join(map(str, QUEUES))}, or auto")
     if queues != 1:
         flags += ["--queues", str(queues)]
     return flags

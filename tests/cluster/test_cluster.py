@@ -131,6 +131,7 @@ def test_nothing_is_left_of_a_stopped_cluster() -> None:
         ({"loss": "200%"}, "more than 100%"),
         ({"limit": "1"}, "'1' is not a size"),
         ({"poll": "often"}, "'often' is not a time"),
+        ({"queues": 5}, "5 queues: a NIC has 1, 2, 3"),
     ],
 )
 def test_invalid_arguments_start_nothing(arguments: dict[str, str], hint: str) -> None:
