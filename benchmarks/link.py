@@ -19,7 +19,8 @@ from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.null import NullLink
-from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.link.secure.channel import EncryptionSettings
+from softnic.link.udp import VxlanLink
 from softnic.measure.progress import as_measured
 from softnic.measure.report import MeasurementReport, Progress, column, columns
 from softnic.packet.frames import Frames

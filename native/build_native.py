@@ -34,7 +34,7 @@ PUBLIC = (
     *("codecs/codecs.h", "codecs/reduce.h", "codecs/combine.h", "codecs/parallel.h", "codecs/feedback.h"),
     *("nic/frames.h", "nic/packets.h", "nic/tap.h", "nic/batch_io.h"),
     *("nic/pcg64.h", "nic/emulated_chance.h", "nic/emulated_link.h"),
-    *("nic/aead.h", "nic/secure_channel.h", "nic/epoll.h", "nic/steering.h", "watchdog/watchdog.h"),
+    *("nic/aead.h", "nic/steering.h", "nic/secure_channel.h", "nic/epoll.h", "watchdog/watchdog.h"),
     *("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/receive_buffer.h", "tcp/fast_path.h", "tcp/schedule.h"),
     *("nic/port.h", "tcp/flow_totals.h"),
     *("nic/capture_ring.h", "nic/capture.h", "collectives/engine.h", "nic/turn.h"),

@@ -14,8 +14,10 @@ from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnic.link.emulation import EmulatedLink, SharedBottleneck
 from softnic.link.rate_limited_log import Log
+from softnic.link.secure.channel import EncryptionSettings
+from softnic.link.secure.session import ONLY_QUEUE, QueuePlace
 from softnic.link.sockets import Address, steer
-from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.link.udp import VxlanLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnicd.config import Config
@@ -32,7 +34,7 @@ class Drainable(Protocol):
     def next_time(self) -> float | None: ...
 
 
-def open_wire(config: Config, log: Log, address: Address | None = None) -> VxlanLink:
+def open_wire(config: Config, log: Log, address: Address | None = None, place: QueuePlace = ONLY_QUEUE) -> VxlanLink:
     """Opens the UDP socket to the peers, at `address` to share it with other queues. `log` takes its lines for the
     event log. Raises OSError."""
     key = config.network_key
@@ -41,7 +43,7 @@ def open_wire(config: Config, log: Log, address: Address | None = None) -> Vxlan
         {mac_of(ip): address for ip, address in config.peer_addresses.items()},
         vni=config.vni,
         mtu=config.mtu,
-        encryption=None if key is None else EncryptionSettings(key, mac_of(config.address)),
+        encryption=None if key is None else EncryptionSettings(key, mac_of(config.address), place=place),
         shared=address is not None,
         log=log,
     )
@@ -55,16 +57,16 @@ def open_wires(config: Config, log: Log) -> list[VxlanLink]:
     alone = open_wire(config, log)  # it finds out whether the port is free, which sockets that share it do not
     if config.queue_count == 1:
         return [alone]
-    if config.tap or config.key:
-        kind = "TAP device" if config.tap else "key"
-        log(f"a NIC with a {kind} has one queue: queues = {config.queues} has no effect")
+    if config.tap:
+        log(f"a NIC with a TAP device has one queue: queues = {config.queues} has no effect")
         return [alone]
     address = alone.address
     alone.close()
     wires: list[VxlanLink] = []
     try:
-        wires.extend(open_wire(config, log, address) for _ in range(config.queue_count))
-        steer(wires[0].fileno(), len(wires))
+        places = (QueuePlace(number, config.queue_count) for number in range(config.queue_count))
+        wires.extend(open_wire(config, log, address, place) for place in places)
+        steer(wires[0].fileno(), len(wires), sealed=bool(config.key))
     except OSError as error:
         for wire in wires:
             wire.close()

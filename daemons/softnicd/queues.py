@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from typing import Any, NamedTuple
 
 from softnic._native import ffi, lib
 from softnic.packet import ipv4
@@ -15,6 +16,21 @@ from softnicd.inherited import Identity
 from softnicd.queue import NicQueue
 from softnicd.stream_pump import StreamPump
 from softnicd.streams import Settings, Stream
+
+
+class _Inboxes(NamedTuple):
+    """One of each queue, and an array of them."""
+
+    owned: list[Any]
+    array: Any
+
+
+def _inboxes(events: Sequence[int]) -> _Inboxes:
+    """Return empty inboxes that are reported by these eventfds."""
+    owned = [ffi.gc(lib.sn_inbox_new(event), lib.sn_inbox_free) for event in events]
+    if not all(owned):
+        raise MemoryError
+    return _Inboxes(owned, ffi.new("sn_inbox *[]", owned))
 
 
 class Queues(Sequence[NicQueue]):
@@ -29,16 +45,16 @@ class Queues(Sequence[NicQueue]):
         if len(queues) == 1:
             return
         events = [os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC) for _ in queues]
-        made = [ffi.gc(lib.sn_inbox_new(event), lib.sn_inbox_free) for event in events]
-        if not all(made):
-            raise MemoryError
-        self._inboxes = (events, made, ffi.new("sn_inbox *[]", made))
+        self._events = events
+        self._inboxes, self._sealed = _inboxes(events), _inboxes(events)
         pumps = [queue.streams for queue in queues]
         for queue in queues:
             queue.streams.queues = pumps
-            queue.steer(len(queues), self._inboxes[2], events[queue.number])
+            queue.steer(len(queues), self._inboxes.array, events[queue.number])
             if queue is not self.first:
                 queue.host.tcp.share_ports(self.first.host.tcp)
+                queue.link.wire.follow(self.first.link.wire, self.first.post, self._sealed.array)
+        self.first.link.wire.lead([(queue.link.wire, queue.post) for queue in queues[1:]], self._sealed.array)
         self.first.turn.others = queues[1:]
 
     def __getitem__(self, index: int) -> NicQueue:  # type: ignore[override]
@@ -153,5 +169,5 @@ class Queues(Sequence[NicQueue]):
         for queue in self._queues:
             queue.close()
         if len(self._queues) > 1:
-            for event in self._inboxes[0]:
+            for event in self._events:
                 os.close(event)

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "nic/steering.h"
 #include "words.h"
 
 enum {
@@ -47,6 +48,8 @@ static int encrypt_one(const sn_cipher *cipher, sn_encryptor *encryptor, const u
 
     memcpy(out, encryptor->header, FIXED_HEADER);
     store_counter(out + FIXED_HEADER, encryptor->counter++);
+    if (encryptor->lanes)
+        out[FIXED_HEADER] = (uint8_t)(sn_frame_lane(frame, length) << SN_COUNTER_LANE | encryptor->queue);
     nonce_of(nonce, encryptor->nonce, out + FIXED_HEADER);
     return cipher->init(encryptor->context, NULL, NULL, NULL, nonce, -1)
         && cipher->update(encryptor->context, NULL, &written, out, SN_SECURE_HEADER)
@@ -77,29 +80,39 @@ uint32_t sn_encrypt(const sn_cipher *cipher, sn_encryptor *encryptor, const uint
 }
 
 /* Returns whether no datagram with this counter has been accepted, as far as the ring tells. */
-static int is_new(const sn_decryptor *decryptor, uint64_t counter)
+static int is_new(const sn_replay_window *window, uint64_t counter)
 {
-    if (counter >= decryptor->next)
+    if (counter >= window->next)
         return counter != UINT64_MAX;
-    if (decryptor->next - counter > SN_REPLAY_WINDOW)
+    if (window->next - counter > SN_REPLAY_WINDOW)
         return 0;
-    return !(decryptor->seen[counter / WORD_BITS % SN_REPLAY_WORDS] >> counter % WORD_BITS & 1);
+    return !(window->seen[counter / WORD_BITS % SN_REPLAY_WORDS] >> counter % WORD_BITS & 1);
 }
 
 /* Records that a datagram with this counter was accepted. Clears the words between the highest counter so far and a
    higher one, whose counters were never seen. */
-static void note(sn_decryptor *decryptor, uint64_t counter)
+static void note(sn_replay_window *window, uint64_t counter)
 {
-    if (counter >= decryptor->next) {
-        const uint64_t last = decryptor->next ? (decryptor->next - 1) / WORD_BITS : 0;
+    if (counter >= window->next) {
+        const uint64_t last = window->next ? (window->next - 1) / WORD_BITS : 0;
         uint64_t ahead = counter / WORD_BITS - last;
         if (ahead > SN_REPLAY_WORDS)
             ahead = SN_REPLAY_WORDS;
         for (uint64_t i = 1; i <= ahead; i++)
-            decryptor->seen[(last + i) % SN_REPLAY_WORDS] = 0;
-        decryptor->next = counter + 1;
+            window->seen[(last + i) % SN_REPLAY_WORDS] = 0;
+        window->next = counter + 1;
     }
-    decryptor->seen[counter / WORD_BITS % SN_REPLAY_WORDS] |= UINT64_C(1) << counter % WORD_BITS;
+    window->seen[counter / WORD_BITS % SN_REPLAY_WORDS] |= UINT64_C(1) << counter % WORD_BITS;
+}
+
+/* Returns what tells replays of a datagram, and its counter there. */
+static sn_replay_window *window_of(sn_decryptor *decryptor, uint64_t *counter)
+{
+    if (decryptor->by_queue == NULL)
+        return &decryptor->window;
+    const uint64_t queue = *counter >> SN_COUNTER_BITS & (SN_COUNTER_QUEUES - 1);
+    *counter &= (UINT64_C(1) << SN_COUNTER_BITS) - 1;
+    return decryptor->by_queue + queue;
 }
 
 /* Decrypts in place. Returns whether the tag is right. */
@@ -158,8 +171,9 @@ static int take(const sn_cipher *cipher, sn_decryptor *const *decryptors, uint32
         found->unknown++;
         return 0;
     }
-    const uint64_t counter = load_counter(datagram + FIXED_HEADER);
-    if (!is_new(decryptors[which], counter)) {
+    uint64_t counter = load_counter(datagram + FIXED_HEADER);
+    sn_replay_window *window = window_of(decryptors[which], &counter);
+    if (!is_new(window, counter)) {
         found->replayed++;
         return 0;
     }
@@ -167,7 +181,7 @@ static int take(const sn_cipher *cipher, sn_decryptor *const *decryptors, uint32
         found->forged++;
         return 0;
     }
-    note(decryptors[which], counter);
+    note(window, counter);
     found->by[which]++;
     if (length < SN_SECURE_OVERHEAD + ETHERNET_HEADER) {
         found->empty++;

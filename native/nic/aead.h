@@ -3,6 +3,7 @@
 #ifndef SOFTNIC_AEAD_H
 #define SOFTNIC_AEAD_H
 /* C only */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 /* all */
@@ -15,6 +16,10 @@ enum { SN_SECURE_HEADER = 16, SN_SECURE_TAG = 16, SN_SECURE_OVERHEAD = 32 };
 
 /* How far a counter may lag behind the highest one and still be told from a replay (RFC 6479). */
 enum { SN_REPLAY_WORDS = 128, SN_REPLAY_WINDOW = 8128 };
+
+/* A NIC with several queues counts the datagrams of each by itself. The first byte of a counter is then the lane of the
+   frame, which is the same at both ends (steering.h), shifted by 3 bits, and the queue that has sealed it. */
+enum { SN_COUNTER_BITS = 56, SN_COUNTER_QUEUES = 8, SN_COUNTER_LANE = 3 };
 
 /* Sizes of a hello and of the MAC at its end. */
 enum { SN_HELLO_LENGTH = 88, SN_HELLO_MAC = 16 };
@@ -37,16 +42,24 @@ typedef struct {
     uint8_t nonce[12];  /* base nonce; its last 8 bytes are xored with each datagram's counter (RFC 8446, section 5.3) */
     uint8_t header[8];  /* first bytes of all its datagrams */
     uint64_t counter;   /* of the next datagram; incremented before use */
-    uint64_t limit;     /* counters stay below this */
+    uint64_t limit;     /* counters stay below this, ... */
+    bool lanes;         /* and have a first byte, */
+    uint8_t queue;      /* of this queue */
 } sn_encryptor;
+
+/* Which counters were accepted. */
+typedef struct {
+    uint64_t next;                    /* one more than the highest */
+    uint64_t seen[SN_REPLAY_WORDS];   /* bit n is that of the counters n modulo the ring's size */
+} sn_replay_window;
 
 /* The receiving end of one direction of a session. */
 typedef struct {
     void *context;
     uint8_t nonce[12];
     uint8_t header[8];
-    uint64_t next;                    /* one more than the highest counter accepted */
-    uint64_t seen[SN_REPLAY_WORDS];   /* bit n is that of the counters n modulo the ring's size */
+    sn_replay_window window;
+    sn_replay_window *by_queue; /* of each queue of the sender; NULL: its counters have no first byte */
 } sn_decryptor;
 
 /* Counts of the datagrams examined by one call of sn_decrypt. Each is in exactly one. */

@@ -1,6 +1,7 @@
 #include "nic/secure_channel.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static bool is_valid(const sn_session *session, double now)
 {
@@ -49,9 +50,71 @@ uint32_t sn_secure_send(sn_secure_channel *c, int fd, uint32_t address, uint16_t
     return done;
 }
 
+enum { KEY_BYTES = sizeof(uint64_t), MOST_BYTES = 65535 };
+
+/* Passes a datagram on to its queue. */
+static void pass_on(sn_secure_queues *queues, uint32_t queue, uint64_t sender, const uint8_t *datagram, uint32_t length)
+{
+    uint8_t record[KEY_BYTES + MOST_BYTES];
+    const uint32_t offset = 0, size = KEY_BYTES + length;
+    memcpy(record, &sender, KEY_BYTES);
+    memcpy(record + KEY_BYTES, datagram, length);
+    if (sn_inbox_put(queues->inboxes[queue], record, &offset, &size, 1))
+        queues->passed++;
+    else
+        queues->dropped++;
+}
+
+/* Takes the datagrams of other queues out of the batch. */
+static void steer(sn_secure_channel *c, sn_source *source)
+{
+    sn_secure_queues *queues = &c->queues;
+    const sn_datagrams *batch = &c->batch;
+    const uint32_t end = source->first + source->count;
+    uint32_t kept = source->first;
+    for (uint32_t i = source->first; i < end; i++) {
+        const uint32_t offset = batch->offsets[i], length = batch->lengths[i];
+        const uint32_t queue = sn_sealed_queue(batch->data + offset, length, queues->count, queues->own);
+        if (queue != queues->own && length <= MOST_BYTES) {
+            pass_on(queues, queue, c->keys[source->peer], batch->data + offset, length);
+        } else {
+            batch->offsets[kept] = offset;
+            batch->lengths[kept++] = length;
+        }
+    }
+    source->count = kept - source->first;
+}
+
 void sn_secure_begin(sn_secure_channel *c)
 {
     c->opening = (sn_opening){0};
+    if (c->queues.count > 1)
+        for (uint32_t i = 0; i < c->batch.received->sources; i++)
+            steer(c, c->batch.sources + i);
+}
+
+bool sn_secure_take(sn_secure_channel *c, uint64_t *size)
+{
+    sn_secure_queues *queues = &c->queues;
+    sn_datagrams batch = {.sources = queues->sources, .received = &queues->received};
+    const uint32_t count =
+        sn_inbox_take(queues->inboxes[queues->own], &batch.data, size, &batch.offsets, &batch.lengths);
+    uint32_t frames = 0, sources = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t sender;
+        memcpy(&sender, batch.data + batch.offsets[i], KEY_BYTES);
+        const int64_t peer = sn_find_peer(c->keys, c->peer_count, (uint32_t)(sender >> 16), (uint16_t)sender);
+        if (peer < 0)
+            continue; /* it is not one any more */
+        if (sources == 0 || batch.sources[sources - 1].peer != (uint32_t)peer)
+            batch.sources[sources++] = (sn_source){(uint32_t)peer, frames, 0};
+        batch.sources[sources - 1].count++;
+        batch.offsets[frames] = batch.offsets[i] + KEY_BYTES;
+        batch.lengths[frames++] = batch.lengths[i] - KEY_BYTES;
+    }
+    queues->received = (sn_received){.sources = sources, .frames = frames};
+    c->batch = batch;
+    return frames > 0;
 }
 
 /* Opens datagrams of a source up to a hello. Returns whether there is something to look at. */

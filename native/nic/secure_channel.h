@@ -14,6 +14,7 @@
 
 #include "nic/aead.h"
 #include "nic/batch_io.h"
+#include "nic/steering.h"
 /* all */
 
 enum { SN_MOST_SESSIONS = 2 };
@@ -57,6 +58,18 @@ typedef struct {
     uint32_t hello;     /* where it is in `data` */
 } sn_opening;
 
+/* The queues of a NIC, each of which has a channel of its own. A datagram is opened by its own queue (sn_sealed_queue), so
+   that no other one takes a replay of it. */
+typedef struct {
+    uint32_t own;
+    uint32_t count;        /* 0 or 1: there is no other one */
+    sn_inbox **inboxes;    /* of all, for datagrams, each behind the key of its sender */
+    sn_source *sources;    /* SN_INBOX_FRAMES: of those that others have passed on, */
+    sn_received received;  /* and their number */
+    uint64_t passed;       /* to others, */
+    uint64_t dropped;      /* or not, as their inbox was full */
+} sn_secure_queues;
+
 typedef struct {
     const sn_cipher *cipher;
     const uint64_t *keys; /* of the peers, as for sn_vxlan_receive */
@@ -69,6 +82,7 @@ typedef struct {
     uint32_t *lengths;
     sn_datagrams batch;
     sn_opening opening;
+    sn_secure_queues queues;
 } sn_secure_channel;
 
 /* Returns the session to seal with: the newest settled one, else the newest; NULL: there is none. */
@@ -82,8 +96,11 @@ bool sn_session_needs_rekey(const sn_session *session, double now);
 uint32_t sn_secure_send(sn_secure_channel *channel, int fd, uint32_t address, uint16_t port, const uint8_t *data,
                         const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso, double now);
 
-/* Begins with the batch that was received. */
+/* Begins with the batch that was received: passes datagrams of other queues on. */
 void sn_secure_begin(sn_secure_channel *channel);
+
+/* Makes what other queues have passed on the batch, `size` bytes. Returns whether there is any. */
+bool sn_secure_take(sn_secure_channel *channel, uint64_t *size);
 
 /* Opens datagrams of the batch in place, and lists the frames in their stead. Returns whether it has paused, because
    `opening` is to be looked at: the next call goes on. */

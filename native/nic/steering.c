@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "nic/aead.h"
 #include "nic/headers.h"
+#include "words.h"
 
 #if defined(__linux__)
 #include <linux/filter.h>
@@ -35,12 +37,58 @@ uint32_t sn_next_port(uint32_t address, uint32_t other, uint16_t other_port, uin
     return port;
 }
 
+uint32_t sn_frame_lane(const uint8_t *frame, uint32_t length)
+{
+    if (length < ETHERNET_HEADER + IPV4_HEADER || sn_load16be(frame + ETHERNET_TYPE) != ETHERTYPE_IPV4)
+        return 0;
+    const uint8_t *ip = frame + ETHERNET_HEADER;
+    const uint32_t header = 4 * (ip[0] & 0x0Fu);
+    if (ip[IPV4_PROTOCOL] != PROTOCOL_TCP || length < ETHERNET_HEADER + header + TCP_DPORT + 2)
+        return 0;
+    return sn_queue_of(sn_load32be(ip + IPV4_SOURCE), sn_load32be(ip + IPV4_DESTINATION),
+                       sn_load16be(ip + header + TCP_SPORT), sn_load16be(ip + header + TCP_DPORT), SN_FLOW_LANES);
+}
+
+enum { COUNTER_AT = 8 /* in a sealed datagram */ };
+
+uint32_t sn_sealed_queue(const uint8_t *datagram, uint32_t length, uint32_t queues, uint32_t own)
+{
+    if (length == SN_HELLO_LENGTH && datagram[0] == SN_SECURE_HELLO)
+        return 0;
+    if (length < SN_SECURE_OVERHEAD || datagram[0] != SN_SECURE_FRAME)
+        return own;
+    return (uint32_t)(datagram[COUNTER_AT] >> SN_COUNTER_LANE) % queues;
+}
+
 #if defined(__linux__)
 
 enum { VXLAN_HEADER = 8, IP_AT = VXLAN_HEADER + ETHERNET_HEADER };
 
-int sn_steer(int fd, uint32_t queues)
+static int attach(int fd, struct sock_filter *program, size_t length)
 {
+    const struct sock_fprog filter = {(unsigned short)length, program};
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter) < 0 ? -errno : 0;
+}
+
+/* sn_sealed_queue */
+static int steer_sealed(int fd, uint32_t queues)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SN_SECURE_FRAME, 0, 4),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, COUNTER_AT),
+        BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, SN_COUNTER_LANE),
+        BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, queues),
+        BPF_STMT(BPF_RET | BPF_A, 0),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    return attach(fd, program, sizeof program / sizeof program[0]);
+}
+
+int sn_steer(int fd, uint32_t queues, bool sealed)
+{
+    if (sealed)
+        return steer_sealed(fd, queues);
     /* sn_queue_of, of what lies behind the UDP header. A load beyond the datagram ends the program with 0. */
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, VXLAN_HEADER + ETHERNET_TYPE),
@@ -68,15 +116,14 @@ int sn_steer(int fd, uint32_t queues)
         BPF_STMT(BPF_RET | BPF_A, 0),
         BPF_STMT(BPF_RET | BPF_K, 0),
     };
-    const struct sock_fprog filter = {sizeof program / sizeof program[0], program};
-    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter) < 0 ? -errno : 0;
+    return attach(fd, program, sizeof program / sizeof program[0]);
 }
 
 #else
 
-int sn_steer(int fd, uint32_t queues)
+int sn_steer(int fd, uint32_t queues, bool sealed)
 {
-    (void)fd, (void)queues;
+    (void)fd, (void)queues, (void)sealed;
     return -ENOSYS;
 }
 
@@ -151,8 +198,7 @@ uint32_t sn_inbox_put(sn_inbox *inbox, const uint8_t *data, const uint32_t *offs
     return done;
 }
 
-uint32_t sn_inbox_take(sn_inbox *inbox, uint8_t **data, uint64_t *size, const uint32_t **offsets,
-                       const uint32_t **lengths)
+uint32_t sn_inbox_take(sn_inbox *inbox, uint8_t **data, uint64_t *size, uint32_t **offsets, uint32_t **lengths)
 {
     pthread_mutex_lock(&inbox->lock);
     waiting_frames *half = &inbox->halves[inbox->filled];

@@ -29,9 +29,16 @@ uint32_t sn_queue_of(uint32_t address, uint32_t other, uint16_t port, uint16_t o
 uint32_t sn_next_port(uint32_t address, uint32_t other, uint16_t other_port, uint32_t queues, uint32_t queue,
                       uint32_t port, uint32_t end);
 
-/* Has the kernel pass each datagram of VXLAN to the socket of its queue: the sockets that share an address and port
-   (SO_REUSEPORT), numbered in the order in which they were bound; `fd` is one of them. Returns 0 or -errno. */
-int sn_steer(int fd, uint32_t queues);
+/* Returns the lane of a frame: that of its flow, or 0 if it is not TCP's. */
+uint32_t sn_frame_lane(const uint8_t *frame, uint32_t length);
+
+/* Returns the queue, of `queues`, that opens a sealed datagram: that of its frame's lane (aead.h), which only its sender
+   can have written; of hellos the first; of anything else `own`, which is to count it. */
+uint32_t sn_sealed_queue(const uint8_t *datagram, uint32_t length, uint32_t queues, uint32_t own);
+
+/* Has the kernel pass each datagram, of VXLAN or `sealed`, to the socket of its queue: the sockets that share an address
+   and port (SO_REUSEPORT), numbered in the order in which they were bound; `fd` is one of them. Returns 0 or -errno. */
+int sn_steer(int fd, uint32_t queues, bool sealed);
 
 /* Frames on their way from other queues to one: any thread may put, its own takes. */
 typedef struct sn_inbox sn_inbox;
@@ -45,7 +52,6 @@ uint32_t sn_inbox_put(sn_inbox *inbox, const uint8_t *data, const uint32_t *offs
                       uint32_t count);
 
 /* Takes all frames; they are valid until the next call. Returns their number. */
-uint32_t sn_inbox_take(sn_inbox *inbox, uint8_t **data, uint64_t *size, const uint32_t **offsets,
-                       const uint32_t **lengths);
+uint32_t sn_inbox_take(sn_inbox *inbox, uint8_t **data, uint64_t *size, uint32_t **offsets, uint32_t **lengths);
 
 #endif

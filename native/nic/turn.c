@@ -40,6 +40,7 @@ static void dispatch(sn_turn *t)
         } else if (fd == t->inbox_event) {
             sn_epoll_take_event(fd);
             t->has_inbox = true;
+            t->has_sealed = t->channel != NULL;
         } else if (port && !(mask & ~(uint32_t)(EPOLLIN | EPOLLOUT))) {
             if (mask & EPOLLIN) {
                 port->readable = true;
@@ -93,8 +94,8 @@ void sn_turn_step(sn_turn *t, double now)
 /* Whether there is something to do at once. */
 static bool is_busy(const sn_turn *t)
 {
-    return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->has_inbox || t->attention ||
-           t->schedule->loopback.first || (t->schedule->ready.first && !t->is_full) || t->wire_readable;
+    return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->has_inbox || t->has_sealed ||
+           t->attention || t->schedule->loopback.first || (t->schedule->ready.first && !t->is_full) || t->wire_readable;
 }
 
 double sn_turn_due(const sn_turn *t)

@@ -190,7 +190,8 @@ typedef struct {
     bool in_python; /* all frames pass through the link in Python */
     bool wire_readable;
     bool has_frames;  /* `receive` has frames */
-    bool has_inbox;   /* other queues have passed frames on */
+    bool has_inbox;   /* other queues have passed frames on, */
+    bool has_sealed;  /* or may have passed datagrams on that are sealed */
     bool wire_is_full; /* frames wait in the link for the kernel */
     bool is_full;     /* flows that have something to send wait for the link */
     bool attends;     /* `attend` is called in every turn */

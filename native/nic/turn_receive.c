@@ -306,13 +306,33 @@ static bool knows_senders(const sn_turn *t)
     return true;
 }
 
-/* Opens the batch that was read. Returns false if the control plane has failed. */
+/* Opens the batch that the channel has. Returns false if the control plane has failed. */
 static bool open_batch(sn_turn *t, double now)
 {
+    sn_secure_queues *queues = &t->channel->queues;
     sn_secure_begin(t->channel);
+    t->counts.nic_rx_steered_frames += queues->passed;
+    t->counts.nic_rx_drop_steered += queues->dropped;
+    t->counts.nic_rx_frames += queues->dropped;
+    queues->passed = queues->dropped = 0;
     while (!t->failed && sn_secure_open(t->channel, now))
         t->control.examine(t->owner, now);
     return !t->failed;
+}
+
+/* Takes frames that have come over the wire as the batch, all of the same memory. */
+static void take_frames(sn_turn *t, uint8_t *data, uint64_t size, const uint32_t *offsets, const uint32_t *lengths,
+                        uint32_t frames, double now)
+{
+    t->batch.data = data;
+    t->batch.size = size;
+    t->batch.offsets = offsets;
+    t->batch.lengths = lengths;
+    t->batch.is_looped = false;
+    t->counts.link_received_frames += frames;
+    t->counts.link_received_bytes += sn_sum_lengths(lengths, frames);
+    if (sn_is_captured(t->capture))
+        sn_capture_frames(t->capture, SN_CAPTURE_INBOUND, 0, data, offsets, lengths, frames, now);
 }
 
 /* Reads a batch from the kernel. Returns the number of its frames; 0: there are none, but more may wait. */
@@ -329,26 +349,38 @@ static uint32_t read_batch(sn_turn *t, double now)
         return 0;
     if (rx->found->malformed || rx->found->unknown || !knows_senders(t))
         return t->control.receive(t->owner, true, now);
-    const uint32_t frames = rx->found->frames;
-    t->batch.data = rx->data;
-    t->batch.size = rx->size;
-    t->batch.offsets = rx->offsets;
-    t->batch.lengths = rx->lengths;
-    t->batch.is_looped = false;
-    t->counts.link_received_frames += frames;
-    t->counts.link_received_bytes += sn_sum_lengths(rx->lengths, frames);
-    if (sn_is_captured(t->capture))
-        sn_capture_frames(t->capture, SN_CAPTURE_INBOUND, 0, rx->data, rx->offsets, rx->lengths, frames, now);
-    return frames;
+    take_frames(t, rx->data, rx->size, rx->offsets, rx->lengths, rx->found->frames, now);
+    return rx->found->frames;
 }
 
 /* Takes the frames that other queues have passed on. Returns their number. */
 static uint32_t take_inbox(sn_turn *t)
 {
     sn_batch *batch = &t->batch;
+    uint32_t *offsets, *lengths;
+    const uint32_t frames = sn_inbox_take(t->inboxes[t->queue], &batch->data, &batch->size, &offsets, &lengths);
     t->has_inbox = false;
     batch->is_looped = false;
-    return sn_inbox_take(t->inboxes[t->queue], &batch->data, &batch->size, &batch->offsets, &batch->lengths);
+    batch->offsets = offsets;
+    batch->lengths = lengths;
+    return frames;
+}
+
+/* Opens the datagrams that other queues have passed on. Returns the number of frames. */
+static uint32_t take_sealed(sn_turn *t, double now)
+{
+    sn_secure_channel *channel = t->channel;
+    const sn_datagrams read = channel->batch;
+    uint64_t size = 0;
+    uint32_t frames = 0;
+    t->has_sealed = false;
+    if (sn_secure_take(channel, &size) && open_batch(t, now)) {
+        const sn_datagrams *passed = &channel->batch;
+        frames = passed->received->frames;
+        take_frames(t, passed->data, size, passed->offsets, passed->lengths, frames, now);
+    }
+    channel->batch = read;
+    return frames;
 }
 
 /* Passes a run that has arrived here on to its queue, unless it is this one's, or is to be dropped. */
@@ -402,6 +434,8 @@ void sn_turn_take_batches(sn_turn *t, double now)
         t->batch.is_steered = t->has_inbox;
         if (t->has_inbox)
             frames = take_inbox(t);
+        else if (t->has_sealed)
+            frames = take_sealed(t, now);
         else if (t->has_frames || (t->in_python && (t->wire < 0 || t->wire_readable)))
             frames = t->control.receive(t->owner, false, now);
         else if (t->wire_readable)

@@ -87,7 +87,7 @@ def _steering() -> Finding:
     with open_socket(("127.0.0.1", 0), shared=True) as first:
         try:
             with open_socket(first.getsockname(), shared=True):
-                steer(first.fileno(), 2)
+                steer(first.fileno(), 2, sealed=False)
         except OSError as error:
             why = "a NIC has one queue here, and so one thread, whatever its configuration says"
             fix = "on hosts with cores to spare, a kernel or sandbox with SO_REUSEPORT and classic BPF"

@@ -53,12 +53,13 @@ def open_socket(bind: Address, shared: bool = False) -> socket.socket:
     return opened
 
 
-def steer(descriptor: int, queues: int) -> None:
-    """Have the kernel pass datagrams to the sockets of queues that share a port (native/nic/steering.h).
+def steer(descriptor: int, queues: int, sealed: bool) -> None:
+    """Have the kernel pass datagrams, sealed ones or VXLAN, to the sockets of queues that share a port
+    (native/nic/steering.h).
 
     Raises OSError where the system does not.
     """
-    error = -lib.sn_steer(descriptor, queues)
+    error = -lib.sn_steer(descriptor, queues, sealed)
     if error:
         raise OSError(error, os.strerror(error))
 

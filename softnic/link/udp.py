@@ -14,12 +14,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import os
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from msgspec import to_builtins
 
@@ -29,7 +28,7 @@ from softnic.link.forwarding import ForwardingTable, LinkPeer, endpoint
 from softnic.link.rate_limited_log import Log, RateLimitedLog
 from softnic.link.received_batch import ReceivedBatch
 from softnic.link.secure import channel
-from softnic.link.secure.channel import SecureChannel
+from softnic.link.secure.channel import EncryptionSettings, SecureChannel
 from softnic.link.sockets import Address, kernel_drops, open_socket, resolve
 from softnic.link.unknown_sources import UnknownSourceFilter
 from softnic.link.vxlan_counters import VxlanCounters
@@ -42,18 +41,12 @@ RETRY_S = 100e-6
 MAX_FOREIGN_BATCHES = 8
 """Batches without one acceptable frame that one `receive` reads before it returns to its caller."""
 
+Post = Callable[[Callable[[], object]], None]
+"""Has a queue call a function between two turns."""
+T = TypeVar("T")
+
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP}
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class EncryptionSettings:
-    """Key and identity of a node that encrypts its wire."""
-
-    key: bytes
-    own: bytes
-    """The MAC of the node."""
-    random_bytes: Callable[[int], bytes] = os.urandom
 
 
 class VxlanLink:
@@ -127,15 +120,40 @@ class VxlanLink:
         lib.sn_enable_gro(self._socket.fileno())  # without GRO, datagrams come one by one
 
     def _open_channel(self, encryption: EncryptionSettings) -> SecureChannel:
-        return SecureChannel(
-            encryption.key,
-            encryption.own,
-            self._vni,
-            self.received,
-            send_hello=self._send_hello,
-            log=self._log,
-            random_bytes=encryption.random_bytes,
-        )
+        return SecureChannel(encryption, self._vni, self.received, send_hello=self._send_hello, log=self._log)
+
+    def lead(self, others: Sequence[tuple[VxlanLink, Post]], inboxes: Any) -> None:
+        """Agree on the sessions of all queues, of which this is the first. `others` has the link of each further one,
+        and what posts to its thread; `inboxes` is an array with one for the sealed datagrams of each."""
+        if self._channel is not None:
+            self._channel.share(inboxes)
+            self._channel.lead([link._told_by(SecureChannel.adopt, post) for link, post in others])
+
+    def follow(self, first: VxlanLink, post: Post, inboxes: Any) -> None:
+        """Use the sessions that the link of the first queue, to whose thread `post` posts, agrees on."""
+        if self._channel is not None:
+            self._channel.share(inboxes)
+            told = first._told_by
+            self._channel.follow(told(SecureChannel.start, post), told(SecureChannel.settle, post))
+
+    def _told_by(
+        self, what: Callable[[SecureChannel, LinkPeer, T, float], None], post: Post
+    ) -> Callable[[bytes, T, float], None]:
+        """Return what another queue calls to tell this one's channel something about the node that has a MAC."""
+
+        def tell(mac: bytes, about: T, now: float) -> None:
+            post(partial(self._hear, what, mac, about, now))
+
+        return tell
+
+    def _hear(
+        self, what: Callable[[SecureChannel, LinkPeer, T, float], None], mac: bytes, about: T, now: float
+    ) -> None:
+        channel, peer = self._channel, self._forwarding.find(mac)
+        assert channel is not None
+        if peer is not None:  # it may have left
+            what(channel, peer, about, now)
+            self._send_released(now)
 
     def add_peer(self, mac: bytes, address: Address) -> None:
         """Accept and reach the node with this MAC at this address from now on. Raises OSError."""
@@ -320,7 +338,11 @@ class VxlanLink:
         channel = self._channel
         assert channel is not None
         channel.examine(now)
-        for peer, frames in channel.take_released():
+        self._send_released(now)
+
+    def _send_released(self, now: float) -> None:
+        assert self._channel is not None
+        for peer, frames in self._channel.take_released():
             self._send_to(peer, frames, now)
 
     def lend(self, turn: Any) -> None:

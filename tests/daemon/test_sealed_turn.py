@@ -17,10 +17,11 @@ import pytest
 
 from softnic._native import ffi, lib
 from softnic.link.secure import handshake
+from softnic.link.secure import session as session_limits
 from softnic.link.secure.channel import SecureChannel, SecureCounters
-from softnic.link.secure.handshake import SecureSession
 from softnic.link.secure.hello import SecureHello
 from softnic.link.secure.libcrypto import cipher
+from softnic.link.secure.session import SecureSession
 from softnic.link.udp import VxlanLink
 from softnicd.turn import NicTurn
 from tests.daemon.test_turn import both, each, segments_in_c, talk
@@ -144,8 +145,8 @@ class TestSessions:
     def test_are_replaced_in_time(
         self, make: Callable[..., WiredNics], rate: str | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(handshake, "REKEY_S", 0.05)
-        monkeypatch.setattr(handshake, "EXPIRE_S", 0.1)
+        monkeypatch.setattr(session_limits, "REKEY_S", 0.05)
+        monkeypatch.setattr(session_limits, "EXPIRE_S", 0.1)
         assert self.replace(make(rate=rate)) > 4
 
     def test_are_replaced_before_their_counters_end(
@@ -160,8 +161,8 @@ class TestSessions:
                 made.append(self)
 
         monkeypatch.setattr(handshake, "SecureSession", Noted)
-        monkeypatch.setattr(handshake, "REKEY_FRAMES", 100)
-        monkeypatch.setattr(handshake, "LIMIT_FRAMES", 1000)
+        monkeypatch.setattr(session_limits, "REKEY_FRAMES", 100)
+        monkeypatch.setattr(session_limits, "LIMIT_FRAMES", 1000)
         assert self.replace(make()) > 4
         counters = [session.encryptor.counter for session in made]
         assert 100 <= max(counters) <= 1000
@@ -172,11 +173,11 @@ class TestSessions:
         nics = make()
         expired = session_of(nics, index)
         expired.c.expires_at = nics.daemons[index].time
-        before = expired.encryptor.counter, expired.decryptor.next
+        before = expired.encryptor.counter, expired.decryptor.window.next
         nics.write(0, bytes(20_000))
         drain(nics)
         assert len(nics.read[1]) == 20_000
-        assert (expired.encryptor.counter, expired.decryptor.next) == before
+        assert (expired.encryptor.counter, expired.decryptor.window.next) == before
         assert session_of(nics, index) is not expired
 
     def test_frames_wait_for_one_and_arrive(self, make: Callable[..., WiredNics]) -> None:

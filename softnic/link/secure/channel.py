@@ -2,11 +2,15 @@
 
 handshake.py decides about the sessions with one peer. C seals and opens in batches (native/nic/secure_channel.h), and
 asks here for what is decision: hellos, dropped datagrams, frames without a session.
+
+Each queue of a NIC has a channel. The first one's handshakes are those of all: the others are told of its sessions, and
+tell it what they see of them.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,9 +22,11 @@ from softnic.link.forwarding import LinkPeer
 from softnic.link.rate_limited_log import RateLimitedLog
 from softnic.link.received_batch import ReceivedBatch
 from softnic.link.secure import libcrypto
-from softnic.link.secure.handshake import Handshake, RandomBytes, SecureSession
+from softnic.link.secure.followed import FollowedHandshake, Leader, Tell
+from softnic.link.secure.handshake import Handshake, RandomBytes
 from softnic.link.secure.hello import HelloError, SecureHello, parse, peek
 from softnic.link.secure.keys import PairKeys
+from softnic.link.secure.session import ONLY_QUEUE, QueuePlace, SecureSession, SessionTerms
 from softnic.packet.frames import Frames
 
 OVERHEAD: int = lib.SN_SECURE_OVERHEAD
@@ -33,6 +39,24 @@ OWN_HELLO_S = 2.0
 """Minimum interval of own hellos when there are more: the answer to an own hello is fresh."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
 """Limits of one encrypted batch."""
+
+Agreed = tuple[tuple[SessionTerms, bool], ...]
+"""The sessions with a peer, the newest first, each with whether the peer is known to have it."""
+Adopt = Callable[[bytes, Agreed, float], None]
+"""Has another queue use the sessions with the node that has this MAC."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EncryptionSettings:
+    """Key and identity of a node that encrypts its wire."""
+
+    key: bytes
+    own: bytes
+    """The MAC of the node."""
+    random_bytes: RandomBytes = os.urandom
+    """Source of private keys."""
+    place: QueuePlace = ONLY_QUEUE
+    """The queue whose wire it is."""
 
 
 @dataclass(slots=True)
@@ -64,7 +88,9 @@ class _State:
     """What is known about one peer."""
 
     keys: PairKeys
-    handshake: Handshake
+    handshake: Handshake | FollowedHandshake
+    told: Agreed = ()
+    """What the other queues were told of its sessions."""
     waiting: list[Frames] = field(default_factory=list)
     waiting_bytes: int = 0
     hellos: float = HELLOS_PER_S
@@ -79,10 +105,8 @@ class SecureChannel:
 
     Parameters
     ----------
-    key : bytes
-        The network's key.
-    own : bytes
-        The node's MAC.
+    encryption : EncryptionSettings
+        Key and identity of the node.
     vni : int
         VXLAN network identifier.
     received : ReceivedBatch
@@ -91,8 +115,6 @@ class SecureChannel:
         Sends a hello datagram to a peer, once.
     log : RateLimitedLog
         Takes reports about peers with another key or none.
-    random_bytes : callable
-        Source of private keys.
 
     Raises
     ------
@@ -102,19 +124,16 @@ class SecureChannel:
 
     def __init__(
         self,
-        key: bytes,
-        own: bytes,
+        encryption: EncryptionSettings,
         vni: int,
         received: ReceivedBatch,
         *,
         send_hello: Callable[[LinkPeer, bytes], None],
         log: RateLimitedLog,
-        random_bytes: RandomBytes,
     ) -> None:
-        self._key, self._own, self._vni = key, own, vni
+        self._encryption, self._vni = encryption, vni
         self._send_hello = send_hello
         self._log = log
-        self._random_bytes = random_bytes
         self._cipher = libcrypto.cipher()
         self._states: dict[LinkPeer, _State] = {}
         self._active_handshakes: set[LinkPeer] = set()
@@ -138,6 +157,8 @@ class SecureChannel:
         self.counted = SecureCounters()
         self._released: list[tuple[LinkPeer, Frames]] = []
         """Frames that waited for a session which now exists."""
+        self._followers: Sequence[Adopt] = ()
+        self._leader = Leader()
 
     def check(self, peer: LinkPeer, mac: bytes) -> None:
         """Raise OSError for a second node at one address: sessions are with nodes, identified by their address."""
@@ -149,9 +170,15 @@ class SecureChannel:
     def _state_of(self, peer: LinkPeer) -> _State:
         state = self._states.get(peer)
         if state is None:
-            keys = PairKeys(self._key, self._vni, self._own, peer.mac)
-            state = self._states[peer] = _State(keys, Handshake(keys, self._vni, self._random_bytes))
+            keys = PairKeys(self._encryption.key, self._vni, self._encryption.own, peer.mac)
+            state = self._states[peer] = _State(keys, self._handshake(keys, peer))
         return state
+
+    def _handshake(self, keys: PairKeys, peer: LinkPeer) -> Handshake | FollowedHandshake:
+        place = self._encryption.place
+        if place.number == 0:
+            return Handshake(keys, self._vni, self._encryption.random_bytes, place.queues)
+        return FollowedHandshake(keys.hello_in, self._vni, peer.mac, place, self._leader)
 
     def use(self, peers: Sequence[LinkPeer], keys: Any) -> None:
         """Have C find these peers by these keys (ForwardingTable.sorted_peers)."""
@@ -170,6 +197,56 @@ class SecureChannel:
             self._drop_waiting(state)
         self._active_handshakes.discard(peer)
 
+    # --- other queues
+
+    def share(self, inboxes: Any) -> None:
+        """Pass datagrams on to the queue that opens them: `inboxes` is an array with one of each."""
+        queues = self.c.queues
+        self._passed = ffi.new("sn_source[]", lib.SN_INBOX_FRAMES)
+        queues.own, queues.count = self._encryption.place
+        queues.inboxes, queues.sources = inboxes, self._passed
+
+    def lead(self, followers: Sequence[Adopt]) -> None:
+        """Tell other queues of all sessions."""
+        self._followers = followers
+
+    def follow(self, start: Tell, settle: Tell) -> None:
+        """Use the sessions that the first queue agrees on, which is asked by these."""
+        self._leader.start, self._leader.settle = start, settle
+
+    def _tell(self, peer: LinkPeer, state: _State, now: float) -> None:
+        agreed = tuple((session.terms, session.settled) for session in state.handshake.sessions)
+        if self._followers and agreed != state.told:
+            state.told = agreed
+            for adopt in self._followers:
+                adopt(peer.mac, agreed, now)
+
+    def adopt(self, peer: LinkPeer, agreed: Agreed, now: float) -> None:
+        """Use the sessions with a peer that the first queue has agreed on."""
+        state = self._state_of(peer)
+        assert isinstance(state.handshake, FollowedHandshake)
+        state.handshake.adopt(agreed, now)
+        self._release(peer, state, now)
+
+    def start(self, peer: LinkPeer, share: bytes, now: float) -> None:
+        """Agree on a session in the place of that of this share (empty: none), which is the newest that another queue
+        has."""
+        state = self._state_of(peer)
+        sessions = state.handshake.sessions
+        if sessions and sessions[0].ours != share:
+            state.told = ()
+            self._tell(peer, state, now)
+        else:
+            self._start_hello(peer, state, state.handshake.start(now), now)
+
+    def settle(self, peer: LinkPeer, share: bytes, now: float) -> None:
+        """Mark the session of this NIC's share as known to the peer, which another queue has seen."""
+        state = self._state_of(peer)
+        for session in state.handshake.sessions:
+            if session.ours == share:
+                state.handshake.settle(session, now)
+        self._start_hello(peer, state, None, now)
+
     # --- egress
 
     def encrypt(self, peer: LinkPeer, frames: Frames, now: float) -> Iterator[Frames]:
@@ -180,10 +257,10 @@ class SecureChannel:
             session = state.handshake.sending(now)
             if session is None:
                 self._queue_frames(state, frames)
-                self._start_hello(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now), now)
                 return
             if session.needs_rekey(now):
-                self._start_hello(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now), now)
             count = self._encrypt(session, frames)
             if count:
                 yield Frames(self._out.data, self._out.offsets[:count], self._out.lengths[:count], frames.packet_id)
@@ -212,7 +289,8 @@ class SecureChannel:
         state.waiting.clear()
         state.waiting_bytes = 0
 
-    def _start_hello(self, peer: LinkPeer, state: _State, hello: SecureHello | None) -> None:
+    def _start_hello(self, peer: LinkPeer, state: _State, hello: SecureHello | None, now: float) -> None:
+        self._tell(peer, state, now)  # before the peer knows
         if hello is not None:
             self._send_hello(peer, hello.pack(self._vni, state.keys.hello_out))
         if state.handshake.due is None:
@@ -220,7 +298,9 @@ class SecureChannel:
         else:
             self._active_handshakes.add(peer)
 
-    def _release(self, peer: LinkPeer, state: _State) -> None:
+    def _release(self, peer: LinkPeer, state: _State, now: float) -> None:
+        if not state.waiting or state.handshake.sending(now) is None:
+            return
         self._released += [(peer, frames) for frames in state.waiting]
         state.waiting.clear()
         state.waiting_bytes = 0
@@ -236,7 +316,7 @@ class SecureChannel:
             due = state.handshake.due
             if due is not None and now < due:
                 continue
-            self._start_hello(peer, state, state.handshake.advance(now))
+            self._start_hello(peer, state, state.handshake.advance(now), now)
             if state.handshake.due is None:  # the handshake has given up
                 self._drop_waiting(state)
 
@@ -259,8 +339,8 @@ class SecureChannel:
         state = self._state_of(peer)
         for session in state.handshake.sessions:
             if session.c == opening.shown:
-                state.handshake.settle(session)
-                self._start_hello(peer, state, None)
+                state.handshake.settle(session, now)
+                self._start_hello(peer, state, None, now)
         self._count_dropped(peer, state, now)
         if opening.at_hello:
             hello = self._batch.data + opening.hello
@@ -282,7 +362,7 @@ class SecureChannel:
         if found.unknown:
             counted.dropped_no_session += found.unknown
             if not any(session.settled for session in state.handshake.opening(now)):
-                self._start_hello(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now), now)
 
     @staticmethod
     def _has_budget(state: _State, now: float) -> bool:
@@ -297,24 +377,24 @@ class SecureChannel:
         """Process a hello under the right key, fresh or replayed. A fresh one is recognised by two comparisons. Another
         one is answered within the peer's budget, which replays may exhaust, and ignored unless it asks for an
         answer: it may answer a replay of this node's own hello."""
-        hello = peek(datagram)
-        fresh = state.handshake.is_fresh(hello)
+        hello, handshake = peek(datagram), state.handshake
+        assert isinstance(handshake, Handshake)  # hellos are the first queue's
+        fresh = handshake.is_fresh(hello)
         if not fresh and not hello.asks:
             return
         if not fresh and not self._has_budget(state, now):
             self.counted.dropped_hello += 1
             if now >= state.own_hello_at:
                 state.own_hello_at = now + OWN_HELLO_S
-                self._start_hello(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, handshake.start(now), now)
             return
-        before = state.handshake.sessions[:1]
+        before = handshake.sessions[:1]
         try:
             hello = parse(datagram, self._vni, state.keys.hello_in)
-            answer = state.handshake.on_hello(hello, now)
+            answer = handshake.on_hello(hello, now)
         except HelloError:
             self.counted.dropped_hello += 1
             return
-        self.counted.sessions += state.handshake.sessions[:1] != before
-        self._start_hello(peer, state, answer)
-        if state.waiting and state.handshake.sending(now) is not None:
-            self._release(peer, state)
+        self.counted.sessions += handshake.sessions[:1] != before
+        self._start_hello(peer, state, answer, now)
+        self._release(peer, state, now)

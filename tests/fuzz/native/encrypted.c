@@ -1,5 +1,5 @@
 /* Encrypted datagrams of one peer, opened where they lie. Input: how often the cipher says that a tag is right (1 byte: never,
-   always, or by the tag's first bit), the counter that comes next (8), then datagrams: length (2 bytes, of which 9 bits
+   always, or by the tag's first bit; its highest bit: counters begin with lanes), the counter that comes next (8), then datagrams: length (2 bytes, of which 9 bits
    count), bytes; bit 15 of the length gives them the header of a session.
 
    Each datagram is counted once, frames lie within their datagrams, none is let through twice, and what OpenSSL
@@ -64,9 +64,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t *datagrams;
     sn_decrypted found;
 
-    verdict = take8(&in) % 3;
-    openers[0].next = take32(&in);
-    openers[0].next |= (uint64_t)take32(&in) << 32;
+    sn_replay_window windows[SN_COUNTER_QUEUES] = {0};
+
+    verdict = take8(&in);
+    openers[0].by_queue = verdict & 0x80 ? windows : NULL;
+    verdict = (verdict & 0x7f) % 3;
+    openers[0].window.next = take32(&in);
+    openers[0].window.next |= (uint64_t)take32(&in) << 32;
     const uint32_t count = take_datagrams(&in, openers, &datagrams, offsets, lengths);
     uint32_t frames = 0;
     for (uint32_t at = 0; at < count; at++) { /* past the hello that ended the part before */

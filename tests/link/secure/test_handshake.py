@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from softnic.link.secure import handshake, hello
+from softnic.link.secure import session as session_limits
 from softnic.link.secure.handshake import Handshake
 from softnic.link.secure.hello import HelloError, SecureHello, parse
 from softnic.link.secure.keys import PairKeys
@@ -173,7 +174,7 @@ class TestLosses:
         a.start(0.0)
         b.on_hello(a.sent.pop(), 0.0)
         a.on_hello(b.sent.pop(), 0.0)
-        a.shake.settle(a.shake.sessions[0])
+        a.shake.settle(a.shake.sessions[0], 0.0)
         assert a.shake.due is None
 
     def test_a_peer_that_restarted_amid_it_is_met_anew(self, a: Side, b: Side) -> None:
@@ -243,8 +244,8 @@ class TestReplacing:
         deliver(a, b)
         old = a.shake.sending(0.0)
         assert old is not None
-        assert not old.needs_rekey(handshake.REKEY_S - 1)
-        now = handshake.REKEY_S
+        assert not old.needs_rekey(session_limits.REKEY_S - 1)
+        now = session_limits.REKEY_S
         assert old.needs_rekey(now)
         a.start(now)
         b.on_hello(a.sent.pop(), now)
@@ -266,29 +267,29 @@ class TestReplacing:
     def test_one_that_is_too_old_is_not_used(self, a: Side, b: Side) -> None:
         a.start(0.0)
         deliver(a, b)
-        assert a.shake.sending(handshake.EXPIRE_S - 1) is not None
-        assert a.shake.opening(handshake.EXPIRE_S - 1) != []
-        assert a.shake.sending(handshake.EXPIRE_S) is None
+        assert a.shake.sending(session_limits.EXPIRE_S - 1) is not None
+        assert a.shake.opening(session_limits.EXPIRE_S - 1) != []
+        assert a.shake.sending(session_limits.EXPIRE_S) is None
         assert a.shake.sessions == []
 
     def test_an_expired_session_is_dropped_although_a_newer_one_is_valid(self, a: Side, b: Side) -> None:
         a.start(0.0)
         deliver(a, b)
-        a.start(handshake.REKEY_S)
-        deliver(a, b, handshake.REKEY_S)
-        old, new = a.shake.opening(handshake.EXPIRE_S - 1)[::-1]
-        assert (old.made_at, new.made_at) == (0.0, handshake.REKEY_S)
-        assert a.shake.opening(handshake.EXPIRE_S) == [new]
-        assert a.shake.sending(handshake.EXPIRE_S) is new
-        assert agreed(a, b, handshake.EXPIRE_S)
+        a.start(session_limits.REKEY_S)
+        deliver(a, b, session_limits.REKEY_S)
+        old, new = a.shake.opening(session_limits.EXPIRE_S - 1)[::-1]
+        assert (old.terms.made_at, new.terms.made_at) == (0.0, session_limits.REKEY_S)
+        assert a.shake.opening(session_limits.EXPIRE_S) == [new]
+        assert a.shake.sending(session_limits.EXPIRE_S) is new
+        assert agreed(a, b, session_limits.EXPIRE_S)
 
     def test_nor_one_that_has_sealed_too_much(self, a: Side, b: Side) -> None:
         a.start(0.0)
         deliver(a, b)
         session = a.shake.sessions[0]
-        session.encryptor.counter = handshake.REKEY_FRAMES
+        session.encryptor.counter = session_limits.REKEY_FRAMES
         assert session.needs_rekey(0.0)
-        assert session.encryptor.limit == handshake.LIMIT_FRAMES
+        assert session.encryptor.limit == session_limits.LIMIT_FRAMES
         assert a.shake.sending(0.0) is session
         a.shake.forget(session)
         assert a.shake.sending(0.0) is None
@@ -331,7 +332,7 @@ class TestHello:
             return self.signed(bytes(fields))
 
         changes: Sequence[Callable[[bytearray], object]] = (
-            lambda fields: fields.__setitem__(4, 4),
+            lambda fields: fields.__setitem__(4, 8),
             lambda fields: fields.__setitem__(7, 1),
             lambda fields: fields.__setitem__(slice(8, 40), bytes(32)),
         )

@@ -15,9 +15,9 @@ from softnic._native import lib
 from softnic.link import udp
 from softnic.link.forwarding import LinkPeer
 from softnic.link.secure import channel as secure_channel
-from softnic.link.secure import handshake
-from softnic.link.secure.channel import SecureCounters
-from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.link.secure import session
+from softnic.link.secure.channel import EncryptionSettings, SecureCounters
+from softnic.link.udp import VxlanLink
 from softnic.packet.frames import Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
@@ -238,7 +238,7 @@ class TestSessions:
             deliver(a, b, now=now)
         assert b.heard == list(numbered(0, 300))
         assert len(a.heard) == 300
-        assert a.counted.sessions == 1 + int(299 // handshake.REKEY_S)
+        assert a.counted.sessions == 1 + int(299 // session.REKEY_S)
         assert not any(list(vars_of(a.counted).values())[1:])
 
     def test_one_node_has_one_address(self, joined: Pair) -> None:
@@ -321,7 +321,7 @@ class TestAttackers:
                 deliver(b, now=1.0)
         assert b.counted.dropped_wrong_key == 200
         assert len(b.lines) == 1
-        now = handshake.REKEY_S
+        now = session.REKEY_S
         a.link.send(Frames.of([frame(B, A, b"on")]), now)
         deliver(a, b, now=now)
         assert b.counted.sessions == 2
