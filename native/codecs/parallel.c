@@ -221,3 +221,22 @@ int sn_parallel_reduce(unsigned threads, int operation, int type, const uint8_t 
     share_out(reduce_part, &all, all.cut.parts);
     return 0;
 }
+
+typedef struct {
+    cut cut; /* of bytes */
+    const uint8_t *from;
+    uint8_t *to;
+} copying;
+
+static void copy_part(void *context, unsigned number)
+{
+    const copying *all = context;
+    const size_t begin = begin_of(all->cut, number);
+    memcpy(all->to + begin, all->from + begin, size_of(all->cut, number));
+}
+
+void sn_parallel_copy(unsigned threads, const uint8_t *from, size_t size, uint8_t *to)
+{
+    copying all = {cut_up(size, threads), from, to};
+    share_out(copy_part, &all, all.cut.parts);
+}

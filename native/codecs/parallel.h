@@ -30,4 +30,7 @@ void sn_parallel_roundtrip(unsigned threads, int codec, int parameter, const uin
 int sn_parallel_reduce(unsigned threads, int operation, int type, const uint8_t *left, const uint8_t *right,
                        size_t count, uint8_t *out);
 
+/* Copies bytes between arrays that do not overlap. */
+void sn_parallel_copy(unsigned threads, const uint8_t *from, size_t size, uint8_t *to);
+
 #endif

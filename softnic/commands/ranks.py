@@ -16,8 +16,13 @@ from softnic.cluster.abort_record import VARIABLE as ABORT_VARIABLE
 from softnic.cluster.abort_record import read_abort
 from softnic.cluster.cluster import Cluster
 
-DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": "1"}
-"""Default environment of ranks: many of them share the cores, and their lines should appear when they are written."""
+
+def defaults(ranks: int) -> dict[str, str]:
+    """Return the default environment of ranks, which share the cores, and whose lines should appear when they are
+    written."""
+    share = max(1, len(os.sched_getaffinity(0)) // ranks)
+    return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": str(share)}
+
 
 END_S = 3.0
 """From SIGTERM to SIGKILL."""

@@ -19,7 +19,7 @@ from softnic.cluster.kernel import KernelCluster
 from softnic.commands import CommandError
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, start_cluster, text
-from softnic.commands.ranks import DEFAULTS, JobFailed, Line, Ranks
+from softnic.commands.ranks import JobFailed, Line, Ranks, defaults
 
 NAME = "run"
 HELP = "run a command on every node of a cluster of NICs on this machine"
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     kind = partial(KernelCluster, kernels=kernels, uplink=args.uplink) if kernels else Cluster
     with start_cluster(args, args.codec, kind) as cluster:
         shim = mpi4py.environment(os.environ) if args.mpi4py else {}
-        ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ, **shim})
+        ranks = Ranks(cluster, command, {**defaults(args.nodes), **os.environ, **shim})
         try:
             return _show(ranks)
         finally:

@@ -22,10 +22,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from softnic import codecs
+from softnic.codecs import threads
 from softnic.comm import messages
 from softnic.comm.bootstrap import nic_launcher
 from softnic.comm.bootstrap.discovery import Discover
-from softnic.comm.bootstrap.launch import Launch
+from softnic.comm.bootstrap.launch import Launch, ranks_here
 from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, TransportError, failure_of, transport_errors, uncaught
@@ -207,6 +208,7 @@ class CommunicatorState:
         """Raises OSError and CommError."""
         if self._find is None or self.launch.size == 1:
             return CommConnections(self.launch, self._transport, self._listener)
+        threads.share_cores(ranks_here(os.environ))
         with self._find(self.launch) as found:
             self._launch, self._transport, self._listener = found.launch, found.transport, found.listener
             if found.nic is not None:

@@ -156,6 +156,39 @@ def test_large_arrays_combined() -> None:
             assert np.array_equal(combine(ReduceOp.SUM, left, right), left + 1)
 
 
+def test_processes_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_processes", 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(16)))
+    found = []
+    for processes in (1, 3, 4, 16, 40):
+        threads.share_cores(processes)
+        found.append(threads.threads())
+    assert found == [16, 5, 4, 1, 1]
+    with threads.at_most(7):
+        assert threads.threads() == 7
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_large_arrays_are_copied(number: int, dtype: str) -> None:
+    for size in (0, 1, LARGE * 4 // np.dtype(dtype).itemsize + 99):
+        source, around = np.arange(size).astype(dtype), np.full(size + 2, 77, dtype)
+        with threads.at_most(number):
+            threads.copy(source, around[1:-1])
+        assert np.array_equal(around[1:-1], source)
+        assert around[0] == around[-1] == 77
+
+
+def test_what_several_threads_cannot_copy_is_copied_by_one() -> None:
+    source = np.arange(4 * LARGE, dtype=np.float32)
+    strided, converted = np.zeros(2 * LARGE, np.float32), np.zeros(4 * LARGE, np.float64)
+    with threads.at_most(4):
+        threads.copy(source[::2], strided)
+        threads.copy(source, converted)
+    assert np.array_equal(strided, source[::2])
+    assert np.array_equal(converted, source)
+
+
 def report(value: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from softnic.codecs import threads; print(threads.threads())"]
     environment = os.environ | {"SOFTNIC_THREADS": value}

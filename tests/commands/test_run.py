@@ -63,7 +63,9 @@ def test_links_and_codec_have_the_requested_configuration(softnic: Softnic) -> N
 
 def test_ranks_share_the_cores_by_default(softnic: Softnic) -> None:
     script = "echo $OMP_NUM_THREADS $SOFTNIC_THREADS $MINE"
-    assert softnic(*sh(script, nodes=1), MINE="x")[1] == "[0] 1 1 x\n"
+    cores = len(os.sched_getaffinity(0))
+    assert softnic(*sh(script, nodes=1), MINE="x")[1] == f"[0] 1 {cores} x\n"
+    assert softnic(*sh("echo $SOFTNIC_THREADS", nodes=2))[1].splitlines()[0][4:] == str(max(1, cores // 2))
     assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2", SOFTNIC_THREADS="3")[1] == "[0] 2 3\n"
 
 

@@ -125,6 +125,15 @@ def job_secret(environment: Mapping[str, str]) -> bytes:
     return environment.get(SECRET_VARIABLE, "").strip().encode()
 
 
+def ranks_here(environment: Mapping[str, str]) -> int:
+    """Return the number of ranks on this host, as far as the launcher says it; 1 else."""
+    for launcher in LAUNCHERS:
+        text = environment.get(launcher.ranks_here, "").strip()
+        if text.isascii() and text.isdecimal() and int(text):
+            return int(text)
+    return 1
+
+
 def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int, str]:
     for launcher in LAUNCHERS:
         if launcher.rank not in environment:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from softnic.codecs import threads
 from softnic.collectives import schedule
 from softnic.collectives.elements import Array, carried, convert, name_of
 from softnic.comm.connections import CommConnections
@@ -24,7 +25,7 @@ from softnic.ipc.work_queue import WorkRequest
 from softnic.mpi.collectives.parts import BlockArgs, CollectiveArgs
 
 CHUNK_BYTES = 1 << 20
-"""Copied at a time. The NIC starts at once with contributions of more; a multiple of 64."""
+"""Copied at a time, by each thread more. The NIC starts at once with contributions of more; a multiple of 64."""
 
 
 def post(connections: CommConnections, call: str, args: CollectiveArgs | BlockArgs) -> PostedRequest:
@@ -80,7 +81,7 @@ class _Staged:
         if self._converts:
             convert(source, target)
         else:
-            target[:] = source
+            threads.copy(source, target)
 
     def _begin_copying(self, contribution: dict[int, Array]) -> None:
         """Copy a contribution, or leave it to `copy_chunks` if it is long."""
@@ -97,7 +98,7 @@ class _Staged:
             return
         args, item = self._collective, self._dtype.itemsize
         steps = schedule.plan(args.collective, args.algorithm, rank, size, args.root)
-        count = CHUNK_BYTES // item
+        count = max(CHUNK_BYTES, threads.threads_for(self._work.nbytes) * threads.BYTES_A_THREAD) // item
         for block in dict.fromkeys(step.block for step in steps if step.block in self._contribution):
             data, target = self._contribution[block], self._work[args.blocks[block]]
             for start in range(0, data.size, count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm.bootstrap.launch import LAUNCHERS, Launcher, from_environment
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launcher, from_environment, ranks_here
 from softnic.comm.errors import LaunchError
 
 
@@ -68,3 +68,10 @@ def test_contradictory_variables_are_named(environment: dict[str, str], text: st
     with pytest.raises(LaunchError) as caught:
         from_environment(environment)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("launcher", [each for each in LAUNCHERS if each.ranks_here])
+def test_launchers_say_how_many_ranks_are_on_this_host(launcher: Launcher) -> None:
+    assert ranks_here({launcher.ranks_here: "6"}) == 6
+    assert [ranks_here({launcher.ranks_here: text}) for text in ("", "0", "-1", "many")] == [1, 1, 1, 1]
+    assert ranks_here({}) == 1
