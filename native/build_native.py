@@ -61,7 +61,7 @@ extern "Python" {
 """
 """The control plane of a turn (nic/turn.h, `sn_control`) in Python: softnic/nic/turn.py."""
 
-FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow.h", "nic/port.h")
+FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "nic/nic_flow.h", "tcp/flow.h", "nic/port.h")
 METHODS = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow_steps.h")
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
