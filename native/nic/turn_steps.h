@@ -28,6 +28,9 @@ static inline bool sn_turn_is_tagged(const sn_turn *turn, uint32_t tos)
     return turn->offloads >> (tos >> 2) & 1;
 }
 
+/* Cuts a segment into frames as `tx.plan` says, and counts it, for its flow too. Returns false if it cannot be cut. */
+bool sn_turn_cut(sn_turn *turn, sn_nic_flow *flow, const uint8_t *header, const uint8_t *payload, uint64_t length);
+
 /* Sends the frames of the latest cut: to the kernel, through the emulated link, or through the link in Python. */
 void sn_turn_send_frames(sn_turn *turn, const sn_nic_flow *path, double now);
 
