@@ -24,7 +24,8 @@ Events = list[tuple[int, int]]
 
 
 class WireTurn(LinkTurn):
-    """A turn on a wire. A class that derives from it calls `_use_wire` before its turn is made, and `_lend_wire` then."""
+    """A turn on a wire. A class that derives from it calls `_use_wire` before its turn is made, and `_lend_wire` after
+    that."""
 
     _direct = True
     """C itself sends and receives frames; tests also have them pass through the link in Python."""

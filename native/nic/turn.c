@@ -40,6 +40,8 @@ static void dispatch(sn_turn *t)
         } else if (fd == t->inbox_event) {
             sn_epoll_take_event(fd);
             t->has_inbox = true;
+        } else if (t->tap && fd == t->tap->fd) {
+            t->tap->readable = true;
         } else if (port && !(mask & ~(uint32_t)(EPOLLIN | EPOLLOUT))) {
             if (mask & EPOLLIN) {
                 port->readable = true;
@@ -93,6 +95,8 @@ void sn_turn_step(sn_turn *t, double now)
 /* Whether there is something to do at once. */
 static bool is_busy(const sn_turn *t)
 {
+    if (t->tap && !t->is_full && (t->tap->readable || t->tap->next < t->tap->count))
+        return true;
     return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->has_inbox || t->attention ||
            t->schedule->loopback.first || (t->schedule->ready.first && !t->is_full) || t->wire_readable;
 }

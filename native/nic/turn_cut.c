@@ -23,7 +23,7 @@ static void count_sent(sn_turn *t, sn_nic_flow *flow, bool offloaded)
 {
     const sn_cut_result *cut = t->tx.result;
     sn_turn_counts *counts = &t->counts;
-    t->packet_id++;
+    t->tx.packet_id = ++t->packet_id;
     counts->nic_tx_segments++;
     counts->nic_tx_bytes += cut->consumed;
     counts->nic_tx_frames += cut->frames;

@@ -98,6 +98,10 @@ int64_t sn_turn_serve(sn_turn *t, sn_ready_ring *ring, int64_t space, double now
 void sn_turn_send_all(sn_turn *t, double now)
 {
     sn_schedule *s = t->schedule;
+    if (t->tap) {
+        sn_turn_send_tap(t, now);
+        return;
+    }
     t->is_full = false;
     for (int64_t left = LOOPBACK_TURN; s->loopback.first && left > 0 && !t->failed;) {
         left -= sn_turn_serve(t, &s->loopback, SN_LOOPBACK_BYTES, now);

@@ -1,5 +1,5 @@
-"""What a turn in C (native/nic/turn.h) asks of its link, whatever it moves: a node's flows (turn.py), or a kernel's packets
-(softnic/tapnic/turn.py).
+"""What a turn in C (native/nic/turn.h) asks of its link, whatever it moves: a node's flows (turn.py), or a kernel's
+packets (softnic/tapnic/turn.py).
 
 A failure of what C has asked for ends the turn, and is raised by `receive` or `send`.
 """
@@ -124,8 +124,8 @@ def set_calls(control: Any, names: Iterable[str]) -> None:
 
 
 def define_calls(names: Iterable[str], counting: Iterable[str] = ()) -> None:
-    """Define functions that C calls as methods `on_...` of the turn whose handle it passes. Those in `counting` return a
-    number, which is 0 after a failure."""
+    """Define functions that C calls as methods `on_...` of the turn whose handle it passes. Those in `counting` return
+    a number, which is 0 after a failure."""
     for name in names:
         _define(f"on_{name}", f"sn_python_{name}", 0 if name in counting else None)
 
