@@ -9,7 +9,8 @@ from softnic.nic.link_turn import LinkTurn
 
 
 def count_calls(turn: LinkTurn, counts: Counter[str], *names: str) -> None:
-    """From now on, count in `counts` how often C asks for each of these methods (softnic/nic/turn.py and link_turn.py)."""
+    """From now on, count in `counts` how often C asks for each of these methods (softnic/nic/link_turn.py and the
+    classes derived from it)."""
     for name in names:
         _count(turn, counts, name)
 
