@@ -1,8 +1,9 @@
 /* A turn of a NIC: what its wire has is read, checked, processed and passed on, timers run, and flows send by turns.
 
-   All data takes this way, in the daemon and in virtual time alike. What is decision is asked of the control plane
-   (`sn_control`): a frame that opens or closes a connection or belongs to none, losses, timers that decide something, a
-   tag whose codec is not known, a path. It answers before the turn goes on, so no turn is ever half done. */
+   All data takes this way, in the daemon and in virtual time alike. The NIC of a kernel has the kernel's device in the
+   place of flows (tap_nic.h). What is decision is asked of the control plane (`sn_control`): a frame that opens or closes
+   a connection or belongs to none, losses, timers that decide something, a tag whose codec is not known, a path. It
+   answers before the turn goes on, so no turn is ever half done. */
 #ifndef SOFTNIC_TURN_H
 #define SOFTNIC_TURN_H
 /* C only */
