@@ -218,7 +218,8 @@ static void classify_late(const sn_cached_range *following, sn_cached_range *new
     new->block = following->block;
 }
 
-/* Classifies all bytes not seen before, of a segment whose payload begins at `start`. Returns -1 if there is no memory. */
+/* Classifies all bytes not seen before, of a segment whose payload begins at `start`. Returns -1 if there is no
+   memory. */
 static int add(sn_retransmit_cache *c, const sn_tx_segment *segment, int64_t start)
 {
     const int64_t end = start + segment->length;

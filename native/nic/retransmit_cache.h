@@ -1,8 +1,8 @@
 /* Decides which bytes of a kernel's connection are floats, and repeats that decision for retransmissions.
 
-   A kernel stamps a socket's current ToS on every packet, retransmissions included, and cuts retransmissions anywhere. The
-   NIC must treat a byte the second time as it did the first, or a peer that received half of a word encoded one way and
-   half another way would decode values that were never written. Hence:
+   A kernel stamps a socket's current ToS on every packet, retransmissions included, and cuts retransmissions anywhere.
+   The NIC must treat a byte the second time as it did the first, or a peer that received half of a word encoded one way
+   and half another way would decode values that were never written. Hence:
 
    1. Each byte is classified when first seen, and remembered until the peer has acknowledged it: plain, or part of a
       tagged range, whose words and blocks are counted from its first byte.
@@ -54,7 +54,7 @@ typedef struct {
     uint32_t length;
     uint32_t seq;          /* sequence number of the first byte */
     int32_t tos;           /* SN_PLAIN_BYTES */
-    uint32_t block_offset; /* from the start of the tagged range, modulo SN_LONGEST_BLOCK, if the bytes are coded; else 0 */
+    uint32_t block_offset; /* of coded bytes, from the start of the tagged range, modulo SN_LONGEST_BLOCK; else 0 */
     bool coded;            /* encoded or rounded; false: sent exact */
 } sn_tx_part;
 
@@ -83,8 +83,8 @@ uint64_t sn_retransmit_cached_bytes(const sn_retransmit_cache *cache);
 /* Drops the bytes before this sequence number. An acknowledgement of bytes never sent is ignored. */
 void sn_retransmit_acknowledge(sn_retransmit_cache *cache, uint32_t number);
 
-/* Lists the parts to send for a segment, in order, without acknowledged ones. Their payloads are those of the segment and of
-   the cache, which keeps them until `sn_retransmit_give_back`. Returns -1 if there is no memory. */
+/* Lists the parts to send for a segment, in order, without acknowledged ones. Their payloads are those of the segment
+   and of the cache, which keeps them until `sn_retransmit_give_back`. Returns -1 if there is no memory. */
 int sn_retransmit_parts(sn_retransmit_cache *cache, const sn_tx_segment *segment, sn_tx_parts *parts);
 
 void sn_retransmit_give_back(sn_retransmit_cache *cache);

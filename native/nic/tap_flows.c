@@ -42,7 +42,8 @@ sn_tap_flow *sn_tap_flows_find(const sn_tap_flows *flows, uint32_t peer, uint32_
     if (flows->count == 0)
         return NULL;
     sn_tap_flow *flow = *list_of(flows, peer, peer_port, port, address);
-    while (flow && (flow->peer != peer || flow->peer_port != peer_port || flow->port != port || flow->address != address))
+    while (flow && (flow->peer != peer || flow->peer_port != peer_port || flow->port != port ||
+                    flow->address != address))
         flow = flow->next;
     return flow;
 }

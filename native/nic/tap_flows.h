@@ -1,5 +1,5 @@
-/* The connections of a kernel, by their addresses. Python decides when one begins and ends (softnic/tapnic/flows.py), and owns
-   its memory. */
+/* The connections of a kernel, by their addresses. Python decides when one begins and ends
+   (softnic/tapnic/flows.py), and owns its memory. */
 #ifndef SOFTNIC_TAP_FLOWS_H
 #define SOFTNIC_TAP_FLOWS_H
 /* C only */

@@ -1,6 +1,6 @@
-/* The NIC of a kernel: its side of a turn (turn.h). Egress reads the kernel's packets, cuts and encodes them; ingress joins
-   what has arrived into packets for the kernel. Python is asked about packets that open or end a connection, tagged ones of
-   unknown connections, and the codecs that a NIC may leave out (softnic/tapnic/turn.py). */
+/* The NIC of a kernel: its side of a turn (turn.h). Egress reads the kernel's packets, cuts and encodes them; ingress
+   joins what has arrived into packets for the kernel. Python is asked about packets that open or end a connection,
+   tagged ones of unknown connections, and the codecs that a NIC may leave out (softnic/tapnic/turn.py). */
 #ifndef SOFTNIC_TAP_NIC_H
 #define SOFTNIC_TAP_NIC_H
 /* C only */

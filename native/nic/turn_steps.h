@@ -34,8 +34,8 @@ bool sn_turn_cut(sn_turn *turn, sn_nic_flow *flow, const uint8_t *header, const 
 /* The known path to a MAC address, or NULL. */
 const sn_turn_path *sn_turn_path_to(const sn_turn *turn, const uint8_t *destination);
 
-/* Sends the frames in `tx`: to the kernel, through the emulated link, or through the link in Python, which also has those
-   without a path (NULL). */
+/* Sends the frames in `tx`: to the kernel, through the emulated link, or through the link in Python, which also has
+   those without a path (NULL). */
 void sn_turn_send_frames(sn_turn *turn, const sn_nic_flow *path, double now);
 
 /* Passes the frames whose time has come from the emulated link to the kernel. */

@@ -5,10 +5,7 @@
 #include "nic/headers.h"
 #include "nic/turn_steps.h"
 
-enum {
-    HEADERS = 54, /* Ethernet, IPv4 and TCP without options */
-    TCP_SYN = 0x02
-};
+enum { HEADERS = 54 }; /* Ethernet, IPv4 and TCP without options */
 
 /* A run of frames with TCP's segments, as it is passed up. */
 typedef struct {
@@ -158,8 +155,8 @@ static bool is_for_kernel(const sn_turn *t, const sn_run *run)
            frame[ETHERNET_HEADER + IPV4_PROTOCOL] != PROTOCOL_TCP;
 }
 
-/* Whether Python decides about a run: it opens or ends a connection, is the first that the peer answers, or has a tag and no
-   connection. */
+/* Whether Python decides about a run: it opens or ends a connection, is the first that the peer answers, or has a tag
+   and no connection. */
 static bool is_decision(const sn_run *run, const sn_tap_flow *flow, bool tagged)
 {
     return run->flags & (TCP_SYN | TCP_FIN) || (flow ? !flow->answered : tagged);

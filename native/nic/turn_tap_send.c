@@ -11,8 +11,6 @@ enum {
     TIMESTAMPS = 12,
     IP_AND_TCP = 40,
     MOST_READS = 64, /* of the device, in one turn */
-    TCP_SYN = 0x02,
-    TCP_RST = 0x04,
     ECN = 0x03 /* bits of the ToS */
 };
 
@@ -118,8 +116,8 @@ static bool plan_part(sn_turn *t, const sn_tap_packet *packet, const sn_tx_part 
     return codec->is_adaptive;
 }
 
-/* Cuts what is left of a part into frames, and sends as many as there is space for. Returns the bytes that they have, or -1
-   if it cannot be cut. */
+/* Cuts what is left of a part into frames, and sends as many as there is space for. Returns the bytes that they have,
+   or -1 if it cannot be cut. */
 static int64_t send_frames(sn_turn *t, const sn_tap_packet *packet, const sn_tx_part *part, int64_t space, double now)
 {
     sn_tap_nic *tap = t->tap;

@@ -68,7 +68,8 @@ def talk(pair: Pair, rng: random.Random) -> list[bytes]:
         elif choice < 0.9:
             kernel.send(kernel.segment(sent[side], ACK, ack=max(0, ack - rng.randrange(4000))))
         else:
-            kernel.send_frame(kernels[1 - side].mac + kernel.mac + b"\x86\xdd" + rng.randbytes(60))
+            target = rng.choice((kernels[1 - side].mac, bytes([255] * 6), b"\2\0\0\0\0\7"))  # two go to all peers
+            kernel.send_frame(target + kernel.mac + b"\x86\xdd" + rng.randbytes(60))
         pair.pump()
         for each in kernels:
             got += each.packets()
