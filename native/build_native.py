@@ -37,7 +37,8 @@ PUBLIC = (
     *("nic/aead.h", "nic/steering.h", "nic/secure_channel.h", "nic/epoll.h", "watchdog/watchdog.h"),
     *("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/receive_buffer.h", "tcp/fast_path.h", "tcp/schedule.h"),
     *("nic/port.h", "tcp/flow_totals.h"),
-    *("nic/capture_ring.h", "nic/capture.h", "collectives/engine.h", "nic/turn.h"),
+    *("nic/capture_ring.h", "nic/capture.h", "collectives/engine.h"),
+    *("nic/nic_flow.h", "nic/retransmit_cache.h", "nic/tap_flows.h", "nic/tap_nic.h", "nic/turn.h"),
 )
 
 CALLBACKS = """
@@ -57,11 +58,20 @@ extern "Python" {
     void sn_python_advance_requests(void *owner, double now);
     void sn_python_attend(void *owner, double now);
     void sn_python_report(void *owner, double now);
+    bool sn_python_outgoing(void *owner, uint32_t index, double now);
+    bool sn_python_incoming(void *owner, uint32_t index, double now);
+    bool sn_python_find_path(void *owner, sn_nic_flow *path, double now);
+    bool sn_python_encodes(void *owner, sn_tap_flow *flow, uint32_t tos);
+    void sn_python_encoded(void *owner, sn_tap_flow *flow, bool is_limited, double now);
+    void sn_python_record(void *owner, uint32_t direction, const uint8_t *header, uint32_t header_length,
+                          const uint8_t *payload, uint64_t length, double now);
+    void sn_python_exhausted(void *owner);
 }
 """
-"""The control plane of a turn (nic/turn.h, `sn_control`) in Python: softnic/nic/turn.py."""
+"""The control plane of a turn (nic/turn.h, `sn_control`) in Python: softnic/nic/turn.py and link_turn.py; and what the
+NIC of a kernel adds to it (nic/tap_nic.h, `sn_tap_control`): softnic/tapnic/turn.py."""
 
-FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow.h", "nic/port.h")
+FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "nic/nic_flow.h", "tcp/flow.h", "nic/port.h")
 METHODS = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow_steps.h")
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)

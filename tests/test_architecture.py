@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.link": {"_native", "packet", "units"},
     # The reasons of the adaptive codec name sizes and rates.
     "softnic.nic": {"_native", "_fields", "codecs", "packet", "tcp", "link", "units"},
-    "softnic.tapnic": {"_native", "codecs", "packet", "tcp", "nic", "link"},
+    "softnic.tapnic": {"_native", "codecs", "packet", "nic", "link"},
     "softnic.ipc": set(),
     # netns_lab makes links of kernels.
     "softnic.cluster": {"_native", "ipc", "link", "packet", "tapnic", "units"},

@@ -21,6 +21,7 @@ MANY_PARAMETERS = {
     "the options of a command or of a method, by keyword, which are public": {"Cluster.__init__", "Lgc.__init__"},
     "what something without I/O is given by its owner: addresses, link, clock, randomness, options": {
         "Host.__init__",
+        "KernelTurn.__init__",
         "Nic.__init__",
         "NicTurn.__init__",
         "Node.__init__",

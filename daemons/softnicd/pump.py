@@ -104,7 +104,7 @@ class Pump(ABC):
         self.server.close()
         if self._metrics is not None:
             self._metrics.close()
-        self._selector.turn, self._selector.due = None, NEVER
+        self._selector.turn, self._selector.turn_in_c, self._selector.due = None, None, NEVER
         self._stop(self.now())
         for link in self._links:
             link.whole.close()

@@ -33,7 +33,8 @@ from softnicd.link_setup import QueueLink
 from softnicd.regions import Regions
 from softnicd.selector import AT_ONCE, NEVER
 from softnicd.stream_pump import StreamPump
-from softnicd.turn import RETRY_S, Events, NicTurn
+from softnicd.turn import NicTurn
+from softnicd.wire_turn import RETRY_S, Events
 
 MAX_POSTED = 4096
 """Limit of the functions that wait for a queue; further ones that may be lost are dropped, and counted."""

@@ -164,6 +164,24 @@ static void record_fields(sn_capture *c, const sn_segment_fields *fields, uint32
     settle(c, now);
 }
 
+void sn_capture_host_frame(sn_capture *c, uint32_t direction, const uint8_t *frame, uint32_t length, double now)
+{
+    const sn_capture_batch batch = batch_of(c, SN_CAPTURE_HOST, direction, 0, now);
+    const uint32_t offset = 0;
+    for (uint32_t i = 0; i < c->count; i++)
+        sn_capture_ring_frames(c->rings[i], &batch, frame, &offset, &length, 1);
+    settle(c, now);
+}
+
+void sn_capture_outgoing(sn_capture *c, const sn_segment_fields *fields, const uint8_t *payload, uint64_t length,
+                         uint64_t packet_id, double now)
+{
+    const sn_payload_ref whole = {.length = (uint32_t)length};
+    sn_segment_fields sent = *fields;
+    sent.ttl = DEFAULT_TTL;
+    record_fields(c, &sent, SN_CAPTURE_OUTBOUND, packet_id, (cursor){payload, &whole, 0}, length, now);
+}
+
 void sn_capture_sent(sn_capture *c, const sn_flow *flow, const sn_output *out, uint64_t consumed, uint64_t packet_id,
                      double now)
 {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "nic/capture_ring.h"
+#include "nic/frame_header.h"
 #include "nic/packets.h"
 #include "tcp/fast_path.h"
 /* all */
@@ -45,6 +46,13 @@ static inline bool sn_is_captured(const sn_capture *capture)
 /* Records frames that leave, of the packet numbered `packet_id`, or that have arrived (`packet_id` 0). */
 void sn_capture_frames(sn_capture *capture, uint32_t direction, uint64_t packet_id, const uint8_t *data,
                        const uint32_t *offsets, const uint32_t *lengths, uint32_t count, double now);
+
+/* Records a frame that is not TCP on the host side. */
+void sn_capture_host_frame(sn_capture *capture, uint32_t direction, const uint8_t *frame, uint32_t length, double now);
+
+/* Records a segment that was sent, with these fields but the TTL and `length` bytes of payload. */
+void sn_capture_outgoing(sn_capture *capture, const sn_segment_fields *fields, const uint8_t *payload, uint64_t length,
+                         uint64_t packet_id, double now);
 
 /* Records the first `consumed` bytes of a segment that a flow has sent. */
 void sn_capture_sent(sn_capture *capture, const sn_flow *flow, const sn_output *out, uint64_t consumed,

@@ -31,6 +31,8 @@ enum {
     TCP_CHECKSUM = 16,
 
     TCP_FIN = 0x01,
+    TCP_SYN = 0x02,
+    TCP_RST = 0x04,
     TCP_PSH = 0x08,
     TCP_ACK_FLAG = 0x10,
 

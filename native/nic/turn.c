@@ -41,6 +41,8 @@ static void dispatch(sn_turn *t)
             sn_epoll_take_event(fd);
             t->has_inbox = true;
             t->has_sealed = t->channel != NULL;
+        } else if (t->tap && fd == t->tap->fd) {
+            t->tap->readable = true;
         } else if (port && !(mask & ~(uint32_t)(EPOLLIN | EPOLLOUT))) {
             if (mask & EPOLLIN) {
                 port->readable = true;
@@ -94,6 +96,8 @@ void sn_turn_step(sn_turn *t, double now)
 /* Whether there is something to do at once. */
 static bool is_busy(const sn_turn *t)
 {
+    if (t->tap && !t->is_full && (t->tap->readable || t->tap->next < t->tap->count))
+        return true;
     return t->first_pulled || t->first_noted || t->has_looped || t->has_frames || t->has_inbox || t->has_sealed ||
            t->attention || t->schedule->loopback.first || (t->schedule->ready.first && !t->is_full) || t->wire_readable;
 }

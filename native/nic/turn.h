@@ -1,8 +1,9 @@
 /* A turn of a NIC: what its wire has is read, checked, processed and passed on, timers run, and flows send by turns.
 
-   All data takes this way, in the daemon and in virtual time alike. What is decision is asked of the control plane
-   (`sn_control`): a frame that opens or closes a connection or belongs to none, losses, timers that decide something, a
-   tag whose codec is not known, a path. It answers before the turn goes on, so no turn is ever half done. */
+   All data takes this way, in the daemon and in virtual time alike. The NIC of a kernel has the kernel's device in the
+   place of flows (tap_nic.h). What is decision is asked of the control plane (`sn_control`): a frame that opens or closes
+   a connection or belongs to none, losses, timers that decide something, a tag whose codec is not known, a path. It
+   answers before the turn goes on, so no turn is ever half done. */
 #ifndef SOFTNIC_TURN_H
 #define SOFTNIC_TURN_H
 /* C only */
@@ -19,6 +20,7 @@
 #include "nic/port.h"
 #include "nic/secure_channel.h"
 #include "nic/steering.h"
+#include "nic/tap_nic.h"
 #include "tcp/schedule.h"
 /* all */
 
@@ -54,6 +56,8 @@ typedef struct {
     uint64_t nic_tx_offload_original_bytes;
     uint64_t nic_tx_offload_encoded_bytes;
     uint64_t nic_tx_offload_raw_frames;
+    uint64_t nic_tx_other_frames;
+    uint64_t nic_tx_drop_length;
     uint64_t nic_loopback_frames;
     uint64_t nic_loopback_wire_bytes;
     uint64_t nic_rx_segments;
@@ -64,6 +68,8 @@ typedef struct {
     uint64_t nic_rx_offload_original_bytes;
     uint64_t nic_rx_offload_encoded_bytes;
     uint64_t nic_rx_offload_raw_frames;
+    uint64_t nic_rx_other_frames;
+    uint64_t nic_rx_drop_offload;
     uint64_t nic_rx_steered_frames;
     uint64_t nic_rx_drop_steered;
     uint64_t host_segments_sent;
@@ -74,6 +80,12 @@ typedef struct {
     uint64_t link_sent_bytes;
     uint64_t link_received_frames;
     uint64_t link_received_bytes;
+    uint64_t tap_tx_exact_bytes;
+    uint64_t tap_tx_drop_header;
+    uint64_t tap_rx_drop_header;
+    uint64_t device_read;
+    uint64_t device_written;
+    uint64_t device_dropped_write;
 } sn_turn_counts;
 
 /* Memory for batches that are received from the kernel. */
@@ -108,6 +120,7 @@ typedef struct {
     uint32_t frames; /* entries of the arrays */
     uint32_t *offsets;
     uint32_t *lengths;
+    uint64_t packet_id; /* number of the segment whose frames these are; 0: they are of none */
     sn_cut_plan *plan; /* with `packet_mode` and `equal_sizes` set */
     sn_cut_result *result;
 } sn_turn_transmit;
@@ -161,6 +174,7 @@ typedef struct {
     sn_control control;
     void *owner;
     sn_schedule *schedule; /* of all flows of the node, or of this queue */
+    sn_tap_nic *tap;       /* the kernel that this NIC serves instead of flows of its own; NULL: none */
     uint32_t queue;        /* its number, from 0 */
     uint32_t queues;       /* number of queues of the NIC; 0 or 1: this is the only one */
     sn_inbox **inboxes;    /* of all queues */

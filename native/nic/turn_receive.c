@@ -412,9 +412,12 @@ void sn_turn_take_batch(sn_turn *t, uint32_t frames, double now)
     if (t->queues > 1 && !batch.is_looped && !batch.is_steered)
         for (uint32_t i = 0; i < count; i++)
             steer(t, &batch, batch.runs + i);
-    for (uint32_t i = 0; i < count && !t->failed; i++)
-        if (batch.runs[i].kind != SN_KIND_STEERED && !take_run(t, batch.runs + i, batch.is_looped, now))
+    for (uint32_t i = 0; i < count && !t->failed; i++) {
+        if (batch.runs[i].kind == SN_KIND_STEERED)
+            continue;
+        if (t->tap ? !sn_turn_receive_tap(t, i, now) : !take_run(t, batch.runs + i, batch.is_looped, now))
             t->control.run(t->owner, i, now);
+    }
 }
 
 void sn_turn_take_looped(sn_turn *t, double now)

@@ -12,46 +12,6 @@ enum {
     NOT_HERE = -1
 };
 
-/* The bytes that the frames of a segment may take (softnic/nic/segmenter.py). */
-static uint64_t frame_space(const sn_turn *t, uint64_t length, bool offloaded)
-{
-    const sn_cut_plan *plan = t->tx.plan;
-    const uint64_t overhead = SN_HEADROOM + plan->header_length;
-    uint64_t frames = (length + plan->max_payload - 1) / plan->max_payload, space;
-    if (frames == 0)
-        frames = 1;
-    if (offloaded) {
-        frames = 2 * frames + 1 < plan->max_frames ? 2 * frames + 1 : plan->max_frames;
-        space = frames * (overhead + plan->max_payload);
-        return space < SN_OFFLOADED_BYTES ? space : SN_OFFLOADED_BYTES;
-    }
-    if (frames > plan->max_frames)
-        frames = plan->max_frames;
-    return frames * overhead + (length < frames * plan->max_payload ? length : frames * plan->max_payload);
-}
-
-static void count_sent(sn_turn *t, sn_nic_flow *flow, bool offloaded)
-{
-    const sn_cut_result *cut = t->tx.result;
-    sn_turn_counts *counts = &t->counts;
-    t->identification = (uint16_t)(t->identification + cut->frames);
-    t->packet_id++;
-    counts->host_segments_sent++;
-    counts->nic_tx_segments++;
-    counts->nic_tx_bytes += cut->consumed;
-    counts->nic_tx_frames += cut->frames;
-    counts->nic_tx_wire_bytes += cut->frame_bytes;
-    flow->wire_bytes_sent += (int64_t)cut->frame_bytes;
-    if (offloaded) {
-        flow->offload_original_bytes_sent += (int64_t)cut->consumed;
-        flow->offload_encoded_bytes_sent += (int64_t)cut->payload_bytes;
-        counts->nic_tx_offload_frames += cut->frames;
-        counts->nic_tx_offload_original_bytes += cut->consumed;
-        counts->nic_tx_offload_encoded_bytes += cut->payload_bytes;
-        counts->nic_tx_offload_raw_frames += cut->raw_frames;
-    }
-}
-
 /* Cuts the segment in `output` into frames, and sends them. Returns false if it cannot be cut. */
 static bool emit(sn_turn *t, sn_flow *flow, double now)
 {
@@ -71,11 +31,10 @@ static bool emit(sn_turn *t, sn_flow *flow, double now)
     plan->raw = 0;
     plan->block_offset = out->block_offset;
     plan->max_frames = out->frames < tx->frames ? (uint32_t)out->frames : tx->frames;
-    const uint64_t length = (uint64_t)(out->end - out->start), space = frame_space(t, length, offloaded);
-    if (sn_cut(plan, header, out->data, length, tx->data, space < tx->size ? space : tx->size, tx->offsets,
-               tx->lengths, tx->result))
+    if (!sn_turn_cut(t, path, header, out->data, (uint64_t)(out->end - out->start)))
         return false;
-    count_sent(t, path, offloaded);
+    t->identification = (uint16_t)(t->identification + tx->result->frames);
+    t->counts.host_segments_sent++;
     if (!path->is_loopback)
         sn_turn_send_frames(t, path, now);
     if (sn_is_captured(t->capture))
@@ -139,6 +98,10 @@ int64_t sn_turn_serve(sn_turn *t, sn_ready_ring *ring, int64_t space, double now
 void sn_turn_send_all(sn_turn *t, double now)
 {
     sn_schedule *s = t->schedule;
+    if (t->tap) {
+        sn_turn_send_tap(t, now);
+        return;
+    }
     t->is_full = false;
     for (int64_t left = LOOPBACK_TURN; s->loopback.first && left > 0 && !t->failed;) {
         left -= sn_turn_serve(t, &s->loopback, SN_LOOPBACK_BYTES, now);

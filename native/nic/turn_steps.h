@@ -28,7 +28,14 @@ static inline bool sn_turn_is_tagged(const sn_turn *turn, uint32_t tos)
     return turn->offloads >> (tos >> 2) & 1;
 }
 
-/* Sends the frames of the latest cut: to the kernel, through the emulated link, or through the link in Python. */
+/* Cuts a segment into frames as `tx.plan` says, and counts it, for its flow too. Returns false if it cannot be cut. */
+bool sn_turn_cut(sn_turn *turn, sn_nic_flow *flow, const uint8_t *header, const uint8_t *payload, uint64_t length);
+
+/* The known path to a MAC address, or NULL. */
+const sn_turn_path *sn_turn_path_to(const sn_turn *turn, const uint8_t *destination);
+
+/* Sends the frames in `tx`: to the kernel, through the emulated link, or through the link in Python, which also has
+   those without a path (NULL). */
 void sn_turn_send_frames(sn_turn *turn, const sn_nic_flow *path, double now);
 
 /* Passes the frames whose time has come from the emulated link to the kernel. */
@@ -42,6 +49,12 @@ void sn_turn_consume(sn_turn *turn, sn_flow *flow, int64_t count);
 
 /* Gives the payload of a run to the steps of a flow. Returns how many bytes they took. */
 int64_t sn_turn_take(sn_turn *turn, const sn_flow *flow, const sn_run *run);
+
+/* Passes run `index` of the batch up to a kernel. Returns false, and has changed nothing, if it is to be dropped. */
+bool sn_turn_receive_tap(sn_turn *turn, uint32_t index, double now);
+
+/* Sends what a kernel has sent, as far as the link has space. */
+void sn_turn_send_tap(sn_turn *turn, double now);
 
 /* Lets collectives go on. Returns whether Python has to. */
 bool sn_turn_advance_engines(sn_turn *turn);

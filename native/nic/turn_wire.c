@@ -7,7 +7,7 @@
 #include "nic/emulated_ring.h"
 #include "nic/turn_steps.h"
 
-static const sn_turn_path *path_to(const sn_turn *t, const uint8_t *destination)
+const sn_turn_path *sn_turn_path_to(const sn_turn *t, const uint8_t *destination)
 {
     const uint64_t address = sn_mac_number(destination);
     for (uint32_t i = 0; i < t->path_count; i++)
@@ -43,7 +43,7 @@ void sn_turn_release(sn_turn *t, double now)
         return;
     uint32_t count;
     while ((count = sn_emulated_burst(link, now, true)) > 0) {
-        const sn_turn_path *path = path_to(t, link->destination);
+        const sn_turn_path *path = sn_turn_path_to(t, link->destination);
         const way_out way = path ? (way_out){t, path->address, path->port, path->gso, now} : (way_out){0};
         const int64_t sent = path ? sn_emulated_push_with(link, count, push, &way) : -ENOENT;
         if (sent <= 0) {
@@ -72,15 +72,17 @@ void sn_turn_send_frames(sn_turn *t, const sn_nic_flow *path, double now)
 {
     const sn_turn_transmit *tx = &t->tx;
     if (sn_is_captured(t->capture))
-        sn_capture_frames(t->capture, SN_CAPTURE_OUTBOUND, t->packet_id, tx->data, tx->offsets, tx->lengths,
+        sn_capture_frames(t->capture, SN_CAPTURE_OUTBOUND, tx->packet_id, tx->data, tx->offsets, tx->lengths,
                           tx->result->frames, now);
     if (t->in_python || t->wire_is_full) {
         t->control.send(t->owner, 0, now);
-    } else if (t->emulated == NULL && t->wire >= 0) {
-        send_directly(t, path, now);
     } else if (t->emulated) {
         sn_emulated_send(t->emulated, tx->data, tx->offsets, tx->lengths, tx->result->frames, 0, now);
         sn_turn_release(t, now);
+    } else if (path == NULL) {
+        t->control.send(t->owner, 0, now);
+    } else if (t->wire >= 0) {
+        send_directly(t, path, now);
     }
 }
 

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "nic/nic_flow.h"
 #include "tcp/receive_buffer.h"
 #include "tcp/scoreboard.h"
 #include "tcp/send_buffer.h"
@@ -216,26 +217,6 @@ typedef struct {
     int64_t taken;
     int64_t next;
 } sn_send_tuning;
-
-typedef struct {
-    int64_t wire_bytes_sent;
-    int64_t wire_bytes_received;
-    int64_t offload_original_bytes_sent;
-    int64_t offload_encoded_bytes_sent;
-    int64_t offload_original_bytes_received;
-    int64_t offload_encoded_bytes_received;
-    double path_until; /* until then the path is valid, while the turn's `path_epoch` is this one */
-    int64_t path_epoch;
-    int64_t destination;  /* MAC address */
-    int64_t peer_address; /* of the UDP endpoint, where the wire is one */
-    int64_t peer_port;
-    bool gso;
-    bool is_loopback;     /* the flow is to this node itself */
-    int64_t peer_codecs;  /* that both ends have; -1: the NIC decides about each segment in Python */
-    int64_t tag;          /* number of the tag that the codec below is for; -1: none */
-    int64_t codec;        /* as in an sn_cut_plan */
-    int64_t parameter;
-} sn_nic_flow;
 
 /* END OF FIELDS */
 

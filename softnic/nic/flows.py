@@ -58,6 +58,12 @@ class FlowSlots(Protocol):
         """Memory of the flow's fields; None: its NicFlow has memory of its own."""
 
 
+class AdaptiveSlot(Protocol):
+    """What a NIC keeps of a flow whose codec it may leave out."""
+
+    adaptive: AdaptiveCodec | None
+
+
 @dataclass(slots=True)
 class DetachedFlow:
     """The slots of a flow without a TCP connection, to use a NIC alone."""

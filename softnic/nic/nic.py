@@ -18,7 +18,7 @@ from softnic._native import ffi, lib
 from softnic.link.base import DirectLink, Link, UdpPath
 from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
-from softnic.nic.flows import FlowSlots, NicFlow, agreed, attach
+from softnic.nic.flows import AdaptiveSlot, FlowSlots, NicFlow, agreed, attach
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, CodecChoice, OffloadTable
 from softnic.nic.rx import KIND, OTHER, Run, RxParser
 from softnic.nic.segmenter import MAX_FRAMES, CData, Segmenter
@@ -98,7 +98,8 @@ class Nic:
         """The turn that moves the data of established flows (turn.py)."""
         self._counters = NicCounters()
         self._link_rate_bps = link_rate_bps
-        self._codec_timer = codec_timer or FixedSpeed(float("inf"))
+        self.codec_timer = codec_timer or FixedSpeed(float("inf"))
+        """Measures an adaptive codec."""
         self._direct_link = link if isinstance(link, DirectLink) else None
         self._segmenter = Segmenter(mode == "packet", equal_sizes)
         self._turn_segmenter = Segmenter(mode == "packet", equal_sizes)
@@ -126,7 +127,7 @@ class Nic:
 
     def last_cut(self) -> Frames:
         """Return a copy of the frames that its turn has cut last."""
-        return self._turn_segmenter.copy(self.turn.packet_id)
+        return self._turn_segmenter.copy(self.turn.tx.packet_id)
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         """Send a segment (see `Transmitter`). Raises ValueError for a segment that no TCP makes, e.g. cut inside a
@@ -204,17 +205,17 @@ class Nic:
         path = None if link is None else link.direct_path(destination)
         raw = adaptive is not None and adaptive.raw
         if adaptive is not None:
-            self._codec_timer.start()
+            self.codec_timer.start()
         result = self._segmenter.cut(
             header, header_length, source, length, max_payload, choice, raw, block_offset, max_frames, path is None
         )
         if adaptive is not None:
-            codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
+            codec_s = self.codec_timer.stop(result.consumed, adaptive.raw)
             adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
         return self._send(result, flow, choice.number >= 0, destination, path, now)
 
     def choose_codec(
-        self, tos: int, codec: str | None, peer_codecs: int | None, flow: NicFlow | None
+        self, tos: int, codec: str | None, peer_codecs: int | None, flow: AdaptiveSlot | None
     ) -> tuple[CodecChoice, AdaptiveCodec | None]:
         """Return the codec for a segment whose ToS selects an offload, and what decides about applying it.
 

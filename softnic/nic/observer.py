@@ -10,8 +10,12 @@ from typing import Any, Protocol
 from softnic.packet.segment import Segment, Transmitted
 
 
-class SegmentObserver(Protocol):
+class NodeObserver(Protocol):
     """Receives the segments that cross the host side of a NIC. `softnic.capture.hook` implements it."""
+
+    @property
+    def c(self) -> Any:
+        """The `sn_capture` (native/nic/capture.h) with which the turn records what it sends and receives."""
 
     @property
     def active(self) -> bool:
@@ -25,11 +29,3 @@ class SegmentObserver(Protocol):
 
     def frame(self, data: bytes, now: float, outgoing: bool) -> None:
         """A frame that is not TCP passes."""
-
-
-class NodeObserver(SegmentObserver, Protocol):
-    """An observer of a node whose turn is in C."""
-
-    @property
-    def c(self) -> Any:
-        """The `sn_capture` (native/nic/capture.h) with which the turn records what it sends and receives."""

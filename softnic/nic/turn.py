@@ -1,73 +1,39 @@
 """The turn of a node, in C (native/nic/turn.h), and its control plane: what C asks of TCP, NIC and link.
 
 C moves the data of established flows. It asks here for what is decision: segments that open or close a connection or
-belong to none, losses, timers, paths and codecs. Frames of a link in Python come and go through this file, too. A
-failure of what C has asked for ends the turn, and is raised by `receive` or `send`.
+belong to none, losses, timers, paths and codecs. Frames of a link in Python come and go through link_turn.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from softnic._native import ffi, lib
-from softnic.link.base import Link, RecordingLink
+from softnic._native import lib
+from softnic.link.base import Link
 from softnic.nic.flows import agreed, attach
+from softnic.nic.link_turn import NEVER, LinkTurn, define_calls, set_calls
 from softnic.nic.nic import Nic, add_counts
 from softnic.nic.observer import NodeObserver
 from softnic.nic.offload import PLAIN
-from softnic.packet.frames import Frames
 from softnic.packet.segment import Segment
 from softnic.tcp.flow import Flow
 from softnic.tcp.host import Host
 
-NEVER, ALWAYS = float("inf"), float("-inf")
-_CALLS = (
-    *("receive", "examine", "run", "expire", "notify", "prepare", "output", "send", "loop", "release", "space"),
-    *("advance_link", "advance_requests", "attend", "report"),
-)
-_COUNTING = ("receive", "output", "space")
-"""Those of them that return a number."""
+_CALLS = ("expire", "notify", "prepare", "output", "loop")
+_SERVING = ("attend", "report")
+"""Those of a node that serves applications."""
 
 
-class Turn:
+class Turn(LinkTurn):
     """The turn of one node whose frames all pass through `link`. `capture` observes its segments."""
 
     def __init__(self, nic: Nic, host: Host, link: Link, capture: NodeObserver | None) -> None:
-        self.c = turn = nic.turn
-        self._nic, self._host, self._link, self._capture = nic, host, link, capture
-        self._recording = link if isinstance(link, RecordingLink) else None
-        self._send_cut = link.send if self._recording is None else self._recording.send_recorded
-        """Sends what C has cut, and recorded."""
-        self._failure: BaseException | None = None
-        self._frames: Frames | None = None
-        self._handle = ffi.new_handle(self)
-        turn.owner = self._handle
-        for name in _CALLS[:-2]:
-            setattr(turn.control, name, getattr(lib, f"sn_python_{name}"))
+        self._host = host
+        turn = nic.turn
+        set_calls(turn.control, _CALLS)
         host.collect = lambda counters: add_counts(counters, turn.counts, "host_")
         turn.schedule = host.tcp.scheduler.c
-        turn.ip, turn.mac, turn.mtu = nic.ip, list(nic.mac), link.mtu
-        turn.offloads = nic.offloads.bitmap
-        turn.wire, turn.inbox_event, turn.in_python = -1, -1, True
-        turn.link_full_at = turn.link_at = ALWAYS
-        turn.timers_at = NEVER
-        turn.capture = ffi.NULL if capture is None else capture.c
-        nic.lend()
-        self.settle()
-
-    # The halves of a turn
-
-    def receive(self, now: float) -> None:
-        """Receive, and run timers. Raises what a part of it raised."""
-        self.settle()
-        lib.sn_turn_receive_all(self.c, now)
-        self._raise()
-
-    def send(self, now: float) -> None:
-        """Let flows send, as far as the link has space. Raises what a part of it raised."""
-        self.settle()
-        lib.sn_turn_send_all(self.c, now)
-        self._raise()
+        super().__init__(nic, link, capture)
 
     @property
     def is_due(self) -> bool:
@@ -76,49 +42,23 @@ class Turn:
         return bool(turn.has_frames or schedule.loopback.first or (schedule.ready.first and not turn.is_full))
 
     def settle(self) -> None:
-        """Tell C what it has to know, after anything but C has changed it."""
-        turn, due = self.c, self._host.next_request()
-        turn.requests_at = NEVER if due is None else due
-        epoch = self._path_epoch()
-        if epoch != turn.path_epoch:
-            turn.path_epoch, turn.path_count = epoch, 0
+        super().settle()
+        due = self._host.next_request()
+        self.c.requests_at = NEVER if due is None else due
 
     def _path_epoch(self) -> int:
-        """Return a number above 0 that is another one after any path may have changed."""
         return self._host.address_changes + 1
-
-    def _raise(self) -> None:
-        if self._failure is not None:
-            failure, self._failure, self.c.failed = self._failure, None, False
-            raise failure
-
-    def fail(self, error: BaseException) -> None:
-        """End this turn, and have its caller see the error."""
-        self._failure, self.c.failed = self._failure or error, True
 
     # What C asks for, in the words of `sn_control`
 
-    def on_receive(self, has_batch: bool, now: float) -> int:  # noqa: ARG002
+    def on_receive(self, has_batch: bool, now: float) -> int:
         nic, turn = self._nic, self.c
-        is_looped = bool(nic.loopback)
-        frames = nic.loopback.popleft() if is_looped else self._link.receive(now)
+        if not nic.loopback:
+            turn.has_frames = False
+            return super().on_receive(has_batch, now)
+        frames = nic.loopback.popleft()
         turn.has_frames = bool(nic.loopback)
-        return self._use(frames, is_looped)
-
-    def _use(self, frames: Frames | None, is_looped: bool) -> int:
-        """Have C process frames, which are kept as long as it does."""
-        self._frames = frames
-        if frames is None:
-            return 0
-        nic, batch = self._nic, self.c.batch
-        nic.rx.reserve(len(frames))
-        data, batch.offsets, batch.lengths = frames.arrays
-        batch.data, batch.size, batch.is_looped = data, len(data), is_looped
-        batch.payloads, batch.runs = nic.rx.payloads, nic.rx.runs
-        return len(frames)
-
-    def on_examine(self, now: float) -> None:
-        """Do nothing: only a wire of C's own is encrypted."""
+        return self._use(frames, is_looped=True)
 
     def on_run(self, index: int, now: float) -> None:
         nic, host, batch = self._nic, self._host, self.c.batch
@@ -169,21 +109,8 @@ class Turn:
         self.settle()
         return sent
 
-    def on_send(self, first: int, now: float) -> None:
-        frames = self._nic.last_cut()
-        self._send_cut(frames.select(slice(first, None)) if first else frames, now)
-
     def on_loop(self, first: int) -> None:
         self._nic.loop_back(self._nic.last_cut().select(slice(first, None)))
-
-    def on_release(self, now: float) -> None:
-        """Do nothing: only a link in C is released."""
-
-    def on_space(self, now: float) -> int:
-        return self._link.tx_space(now)
-
-    def on_advance_link(self, now: float) -> None:
-        self._link.advance(now)
 
     def on_advance_requests(self, now: float) -> None:
         self._host.advance_requests(now)
@@ -232,20 +159,4 @@ class Turn:
         return True
 
 
-def _answer(name: str) -> None:
-    """Have C call a method of the turn whose handle it passes."""
-    method, failed = f"on_{name}", 0 if name in _COUNTING else None
-
-    def answer(owner: Any, *arguments: Any) -> Any:
-        turn: Turn = ffi.from_handle(owner)
-        try:
-            return getattr(turn, method)(*arguments)
-        except BaseException as error:
-            turn.fail(error)
-            return failed
-
-    ffi.def_extern(name=f"sn_python_{name}")(answer)
-
-
-for _name in _CALLS:
-    _answer(_name)
+define_calls((*_CALLS, *_SERVING), counting=("output",))

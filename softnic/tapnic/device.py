@@ -1,50 +1,21 @@
-"""A kernel's TAP device as the NIC sees it: reads the packets that the kernel sends and writes those it receives.
+"""A kernel's TAP device as the NIC sees it: where the kernel's packets come from, and those for it go to.
 
 Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/nic/tap.h), so that the kernel
 neither segments nor computes checksums. Consecutive segments of a flow are joined and of consecutive bare ACKs only the
-last is kept, because Python's cost per packet exceeds that of the bytes. Any file descriptor with packet boundaries
+last is kept, because the cost per packet exceeds that of the bytes. Any file descriptor with packet boundaries
 works, also one of a pair of Unix sockets; `softnic.tapnic.namespaces` opens real devices.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from softnic._native import ffi, lib
 
 BUFFER_BYTES = 16 * lib.SN_TAP_PACKET
 """Buffer of one read: a few super-segments, or many small packets."""
 MAX_PACKETS = 256
-_PACKET = struct.Struct("=8I5H3B3x")
-TCP: int = lib.SN_KIND_TCP
-OTHER: int = lib.SN_KIND_OTHER
-CData = Any
-
-
-class TapPacket(NamedTuple):
-    """A packet sent by the kernel, or several joined: an `sn_tap_packet` (native/nic/tap.h)."""
-
-    header: int
-    offset: int
-    length: int
-    packets: int
-    src: int
-    dst: int
-    seq: int
-    ack: int
-    sport: int
-    dport: int
-    header_length: int
-    segment: int
-    window: int
-    kind: int
-    flags: int
-    tos: int
 
 
 @dataclass(slots=True)
@@ -61,75 +32,41 @@ class TapDevice:
     """The NIC's end of a TAP device. Owns the file descriptor, which must be non-blocking."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._buffer = np.empty(BUFFER_BYTES, np.uint8)
-        self._into = ffi.from_buffer("uint8_t[]", self._buffer)
-        self._headers = bytearray(MAX_PACKETS * lib.SN_TAP_SLOT)
-        self._headers_into = ffi.from_buffer("uint8_t[]", self._headers)
+        self._buffer = ffi.new("uint8_t[]", BUFFER_BYTES)
+        self._headers = ffi.new("uint8_t[]", MAX_PACKETS * lib.SN_TAP_SLOT)
         self._packets = ffi.new("sn_tap_packet[]", MAX_PACKETS)
-        self._more = ffi.new("int *")
         self._written = ffi.new("uint32_t *")
-        self._payload_ref = ffi.new("sn_payload_ref *")
-        self.readable = True
-        """Whether there may be something to read. An owner that waits for `fileno()` sets it; a read that empties the
-        device resets it."""
+        self.c = c = ffi.gc(ffi.new("sn_tap_nic *"), lib.sn_tap_nic_clear)
+        """The NIC of the kernel in C (native/nic/tap_nic.h)."""
+        c.fd, c.readable = descriptor, True
+        c.headers, c.buffer, c.size = self._headers, self._buffer, BUFFER_BYTES
+        c.packets, c.most = self._packets, MAX_PACKETS
         self.counted = TapCounters()
 
     def fileno(self) -> int:
-        return self._descriptor
+        return int(self.c.fd)
 
-    def read(self) -> list[TapPacket]:
-        """Return the packets that the kernel has sent, up to one buffer; none if the device is down or gone."""
-        if not self.readable:
-            return []
-        into = (self._headers_into, self._into, BUFFER_BYTES, self._packets, MAX_PACKETS, self._more)
-        found = lib.sn_tap_read(self._descriptor, *into)
-        self.readable = bool(self._more[0])
-        if found <= 0:
-            return []
-        packets = list(map(TapPacket._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
-        self.counted.read += sum(packet.packets for packet in packets)
-        return packets
+    @property
+    def readable(self) -> bool:
+        """Whether there may be something to read. Set when `fileno()` is readable; a read that empties the device
+        resets it."""
+        return bool(self.c.readable)
 
-    def header(self, packet: TapPacket) -> bytearray:
-        """Return a copy of the headers of a TCP segment of the last read."""
-        return self._headers[packet.header : packet.header + packet.header_length]
+    @readable.setter
+    def readable(self, value: bool) -> None:
+        self.c.readable = value
 
-    def payload(self, packet: TapPacket) -> memoryview:
-        """Return its payload or, if it is not TCP, the whole frame. Valid until the next `read`."""
-        return self._buffer.data[packet.offset : packet.offset + packet.length]
+    @property
+    def is_busy(self) -> bool:
+        """Whether there may be packets that are not sent."""
+        return bool(self.c.readable or self.c.next < self.c.count)
 
-    def write_run(self, header: bytearray | bytes, data: CData, payloads: CData, count: int, segment: int = 0) -> None:
-        """Pass TCP payloads up to the kernel behind one header (`sn_tap_write`). Frames that the kernel refuses are
-        counted.
-
-        Parameters
-        ----------
-        header : bytes
-            Ethernet, IPv4 and TCP headers; their flags are those of the last packet.
-        data, payloads, count
-            The buffer, and the first of `count` payload references into it.
-        segment : int
-            Payload bytes per frame that the kernel is told the data came in; 0: as it came.
-        """
-        ours = ffi.from_buffer("uint8_t[]", header)
-        if lib.sn_tap_write(
-            self._descriptor, ours, len(header), data, len(data), payloads, count, segment, self._written
-        ):
-            self.counted.dropped_write += count
+    def write(self, header: bytes) -> None:
+        """Pass a TCP segment without payload up to the kernel: its Ethernet, IPv4 and TCP headers."""
+        nothing = ffi.new("sn_payload_ref *")
+        if lib.sn_tap_write(self.fileno(), header, len(header), ffi.NULL, 0, nothing, 1, 1, self._written):
+            self.counted.dropped_write += 1
         self.counted.written += self._written[0]
 
-    def write_bytes(self, header: bytearray | bytes, payload: memoryview, segment: int) -> None:
-        """Pass up one contiguous payload, as `write_run` does."""
-        self._payload_ref.offset, self._payload_ref.length = 0, len(payload)
-        self.write_run(header, ffi.from_buffer("uint8_t[]", payload), self._payload_ref, 1, segment)
-
-    def write_frame(self, frame: bytes) -> None:
-        """Pass up a frame as it is."""
-        if lib.sn_tap_write_frame(self._descriptor, frame, len(frame)):
-            self.counted.dropped_write += 1
-        else:
-            self.counted.written += 1
-
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.fileno())

@@ -10,20 +10,21 @@ told when a connection ends. So a flow is kept until both ends have
 sent a FIN, or the kernel a RST, and TIME-WAIT has passed. The table is bounded: flows that the peer never answered are
 evicted first, then the ones idle for longest.
 
+What packets need of a flow lies in C (native/nic/tap_flows.h), which finds it, counts, and remembers what was sent.
+When a flow begins and ends, and what its peer decodes, is decided here.
+
 A tagged segment without a flow belongs to a connection older than this NIC. The meaning of its bytes is unknown, so
-`TapNic` resets the connection, as one that does not exist (RFC 9293, section 3.5.2).
+`TapTurn` resets the connection, as one that does not exist (RFC 9293, section 3.5.2).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from softnic._native import ffi, lib
 from softnic.nic.adaptive_codec import AdaptiveCodec
-from softnic.nic.flows import NicFlow
-from softnic.packet.headers import HEADER_BYTES, pack_options
+from softnic.packet.headers import pack_options
 from softnic.packet.segment import Flags, Options, Segment
-from softnic.tapnic.retransmit_cache import RetransmitCache
 
 DEFAULT_MSS = 536
 """MSS of a SYN without the option (RFC 9293, section 3.7.1)."""
@@ -49,31 +50,80 @@ class NicOffer(NamedTuple):
     codecs: int | None
 
 
-@dataclass(slots=True)
-class TapFlow(NicFlow):
-    """One connection of the kernel."""
+class _Count:
+    """A field of `sn_nic_flow` that C counts."""
 
-    adaptive: AdaptiveCodec | None = None
-    iss: int = 0
-    """Sequence number of our SYN, which tells a new connection from an old one of the same ports."""
-    settled: bool = False
-    """Whether the peer's offer is known."""
-    codecs: int | None = None
-    """Bitmap of the codecs that both ends have; None: plain bytes only."""
-    mss: int = DEFAULT_MSS
-    """TCP payload and options that the peer accepts in a segment."""
-    number: int = 0
-    """A running number, by which `softnic stat` names it."""
-    sent: RetransmitCache = field(default_factory=lambda: RetransmitCache(0))
-    answered: bool = False
-    """Whether the peer has sent anything after our SYN."""
-    ended: int = 0
-    """FINs sent: bit 0 by the kernel, bit 1 by the peer."""
-    seen_at: float = 0.0
-    """When the kernel last sent a segment."""
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    """Original bytes, retransmissions included."""
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, flow: TapFlow, owner: type) -> int:
+        return int(getattr(flow.c.nic, self._name))
+
+
+class TapFlow:
+    """One connection of the kernel, whose SYN has the number `iss`. Raises MemoryError."""
+
+    __slots__ = ("adaptive", "c", "ended", "iss", "number", "settled")
+
+    wire_bytes_sent = _Count()
+    wire_bytes_received = _Count()
+    offload_original_bytes_sent = _Count()
+    offload_encoded_bytes_sent = _Count()
+
+    def __init__(self, iss: int, number: int) -> None:
+        c = lib.sn_tap_flow_new(iss)
+        if not c:
+            raise MemoryError
+        self.c: Any = ffi.gc(c, lib.sn_tap_flow_free)
+        """The `sn_tap_flow`."""
+        self.adaptive: AdaptiveCodec | None = None
+        self.iss = iss
+        """Sequence number of our SYN, which tells a new connection from an old one of the same ports."""
+        self.number = number
+        """A running number, by which `softnic stat` names it."""
+        self.settled = False
+        """Whether the peer's offer is known."""
+        self.ended = 0
+        """FINs sent: bit 0 by the kernel, bit 1 by the peer."""
+        self.mss = DEFAULT_MSS
+
+    @property
+    def codecs(self) -> int | None:
+        """Bitmap of the codecs that both ends have; None: plain bytes only."""
+        codecs = int(self.c.codecs)
+        return None if codecs < 0 else codecs
+
+    @codecs.setter
+    def codecs(self, value: int | None) -> None:
+        self.c.codecs = -1 if value is None else value
+
+    @property
+    def mss(self) -> int:
+        """TCP payload and options that the peer accepts in a segment."""
+        return int(self.c.mss)
+
+    @mss.setter
+    def mss(self, value: int) -> None:
+        self.c.mss = value
+
+    @property
+    def answered(self) -> bool:
+        """Whether the peer has sent anything after our SYN."""
+        return bool(self.c.answered)
+
+    @property
+    def bytes_sent(self) -> int:
+        """Original bytes, retransmissions included."""
+        return int(self.c.bytes_sent)
+
+    @property
+    def bytes_received(self) -> int:
+        return int(self.c.bytes_received)
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes kept for retransmissions."""
+        return int(lib.sn_retransmit_cached_bytes(ffi.addressof(self.c, "sent")))
 
     def settle(self, offer: NicOffer, codecs: int) -> None:
         """Apply the peer's offer to a NIC that has these codecs."""
@@ -87,10 +137,12 @@ class TapFlowTable:
 
     def __init__(self, codecs: int) -> None:
         self.codecs = codecs
+        self.c = ffi.gc(ffi.new("sn_tap_flows *"), lib.sn_tap_flows_clear)
+        """The `sn_tap_flows` with the flows."""
         self._flows: dict[tuple[int, ...], TapFlow] = {}
         self._offers: dict[tuple[int, ...], NicOffer] = {}
         self._closed_at: dict[tuple[int, ...], float] = {}
-        """When the flows in TIME-WAIT ended."""
+        """When the flows in TIME-WAIT ended, in order."""
         self._last_number = 0
         self._unanswered: dict[tuple[int, ...], TapFlow] = {}
 
@@ -101,21 +153,27 @@ class TapFlowTable:
         return len(self._flows)
 
     def _begin(self, key: tuple[int, ...], segment: Segment) -> TapFlow:
-        self._closed_at.pop(key, None)
+        self._forget(key)
         self._evict()
+        flow = TapFlow(segment.seq, self._last_number + 1)
+        flow.c.peer, flow.c.peer_port, flow.c.port, flow.c.address = key
+        if lib.sn_tap_flows_add(self.c, flow.c):
+            raise MemoryError
         self._last_number += 1
-        cache = RetransmitCache(segment.seq)
-        flow = self._unanswered[key] = TapFlow(iss=segment.seq, number=self._last_number, sent=cache)
+        self._flows[key] = self._unanswered[key] = flow
         return flow
 
     def _evict(self) -> None:
         if len(self._unanswered) >= MAX_UNANSWERED:
             self._forget(next(iter(self._unanswered)))
         if len(self._flows) >= MAX_FLOWS:
-            self._forget(min(self._flows, key=lambda key: self._flows[key].seen_at))
+            idlest = lib.sn_tap_flows_idlest(self.c)
+            self._forget((idlest.peer, idlest.peer_port, idlest.port, idlest.address))
 
     def _forget(self, key: tuple[int, ...]) -> None:
-        self._flows.pop(key, None)
+        flow = self._flows.pop(key, None)
+        if flow is not None:
+            lib.sn_tap_flows_remove(self.c, flow.c)
         self._unanswered.pop(key, None)
         self._closed_at.pop(key, None)
 
@@ -124,7 +182,7 @@ class TapFlowTable:
         key = _sent_by(segment)
         flow = self._flows.get(key)
         if flow is None or flow.iss != segment.seq:
-            flow = self._flows[key] = self._begin(key, segment)
+            flow = self._begin(key, segment)
         if segment.flags & Flags.ACK and not flow.settled:
             offer = self._offers.pop(key, None)
             if offer is None or (offer.seq + 1) & _SEQUENCE_MASK != segment.ack:
@@ -161,32 +219,37 @@ class TapFlowTable:
         flow.settled, flow.codecs = True, None
         return b""
 
-    def on_received(self, key: tuple[int, ...], flow: TapFlow, ack: int, flags: int, now: float) -> None:
-        """Update a flow for a segment from the peer."""
-        flow.sent.on_ack(ack)
+    def on_received(self, key: tuple[int, ...], flow: TapFlow, flags: int, now: float) -> None:
+        """Update a flow for a segment from the peer that is its first, or has a FIN."""
         if not flow.answered:
-            flow.answered = True
+            flow.c.answered = True
             self._unanswered.pop(key, None)
         if flags & _FIN:
             self._end(key, flow, 2, now)
 
     def on_sent(self, key: tuple[int, ...], flow: TapFlow, flags: int, now: float) -> None:
-        """Update a flow for a segment from the kernel."""
-        flow.seen_at = now
+        """Update a flow for a segment from the kernel that has a FIN or a RST."""
         if flags & (_FIN | _RST):
             self._end(key, flow, 3 if flags & _RST else 1, now)
 
     def _end(self, key: tuple[int, ...], flow: TapFlow, who: int, now: float) -> None:
         flow.ended |= who
         if flow.ended == 3:
+            self._closed_at.pop(key, None)
             self._closed_at[key] = now
 
     def sweep(self, now: float) -> None:
         """Remove flows whose TIME-WAIT has passed, once there are enough of them."""
         if len(self._closed_at) <= _SPARE:
             return
-        for key in [key for key, at in self._closed_at.items() if now - at > TIME_WAIT_S]:
+        for key in [key for key, at in self._closed_at.items() if now - at >= TIME_WAIT_S]:
             self._forget(key)
+
+    def next_time(self) -> float | None:
+        """Return when `sweep` must be called next; None: not before another flow ends."""
+        if len(self._closed_at) <= _SPARE:
+            return None
+        return next(iter(self._closed_at.values())) + TIME_WAIT_S
 
     def items(self) -> list[tuple[tuple[int, ...], TapFlow]]:
         """Return the connections that have not ended, the oldest first."""
@@ -197,11 +260,3 @@ class TapFlowTable:
 def _sent_by(segment: Segment) -> tuple[int, ...]:
     """Return the key of a segment of the kernel."""
     return segment.dst, segment.dport, segment.sport, segment.src
-
-
-def flow_max_payload(flow: TapFlow | None, mtu_bytes: int, header_bytes: int) -> int:
-    """Return the TCP payload bytes that a frame of this flow may carry behind a header of this size."""
-    limit = mtu_bytes - 40
-    if flow is not None and flow.mss < limit:
-        limit = flow.mss
-    return limit - (header_bytes - HEADER_BYTES)

@@ -229,7 +229,7 @@ class BusyNode:
         self._speed = FixedSpeed(encode, raw)
         self._busy_until = 0.0
         self._spent = 0.0
-        node.nic._codec_timer = self
+        node.nic.codec_timer = self
 
     def start(self) -> None:
         self._speed.start()

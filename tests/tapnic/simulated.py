@@ -7,43 +7,42 @@ import struct
 from contextlib import ExitStack
 from dataclasses import replace
 
+from softnic.capture import reader
+from softnic.capture.capture_file import CaptureFile
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
+from softnic.capture.pcapng import interface_description, section_header
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import MemoryNetwork
 from softnic.packet.ethernet import mac_of
 from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options
-from softnic.packet.segment import Flags, Options, Segment, Transmitted
+from softnic.packet.segment import Flags, Options, Segment
 from softnic.tapnic.device import TapDevice
-from softnic.tapnic.nic import TapNic
+from softnic.tapnic.nic import MakeTurn, TapNic
+from softnic.tapnic.turn import TapTurn
+from tests.capture.lab import Reader
 
 ADDRESSES = 0x0A4D0001, 0x0A4D0002
 PORTS = 40000, 5000
-TOS = 0x28
+TOS, OTHER_TOS = 0x28, 0x48
 GAP = 10
 """Length in bytes of virtio-net's header."""
 SYN, ACK, PSH, FIN, RST = Flags.SYN, Flags.ACK, Flags.PSH, Flags.FIN, Flags.RST
 
 
-class View:
-    """Observer that records the packets between a kernel and its NIC."""
-
-    active = True
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, int]] = []
-
-    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
-        self.seen.append(("sent", transmitted.consumed))
-
-    def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
-        self.seen.append(("received", len(segment.payload)))
-
-    def frame(self, data: bytes, now: float, outgoing: bool) -> None:  # noqa: ARG002
-        self.seen.append(("out" if outgoing else "in", len(data)))
+UNLIMITED = EmulationSpec(rate_bps=None)
+HEAD = section_header("softnic") + interface_description("host") + interface_description("wire")
+"""Of a file with what a kernel's NIC records."""
 
 
 class Kernel:
     """One kernel: it sends packets through its NIC and collects those that the NIC delivers."""
 
-    def __init__(self, stack: ExitStack, index: int, network: MemoryNetwork, codec: str, view: View | None) -> None:
+    def __init__(
+        self, stack: ExitStack, index: int, codec: str, inner: Link, hook: CaptureHook, make_turn: MakeTurn = TapTurn
+    ) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setblocking(False)
@@ -51,9 +50,21 @@ class Kernel:
         self.mac = mac_of(ADDRESSES[index])
         tap = TapDevice(theirs.detach())
         stack.callback(tap.close)
-        link = network.port()
-        self.node = TapNic(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, capture=view)
+        self.hook = hook
+        stack.callback(hook.close)
+        link = CapturedLink(inner, hook)
+        names = {TOS: codec, OTHER_TOS: "bfp:7"}
+        self.node = TapNic(*(ADDRESSES[index], self.mac, tap, link), offloads=names, capture=hook, make_turn=make_turn)
         self._ends = (ADDRESSES[index], ADDRESSES[1 - index], PORTS[index], PORTS[1 - index])
+
+    def record(self) -> Reader:
+        """Begin a capture of both sides."""
+        ours, theirs = socket.socketpair()
+        return Reader(self.hook.start(theirs.detach(), 0.0, host_interface=0, wire_interface=1), ours)
+
+    def recorded(self, reading: Reader) -> CaptureFile:
+        """End a capture, and return it."""
+        return reader.parse(HEAD + reading.drain(lambda: self.hook.poll(0.0)))
 
     def segment(self, seq: int, flags: int, *, ack: int = 0, tos: int = 0, options: Options | None = None) -> Segment:
         return Segment(*self._ends, seq, ack, flags, 1000, tos, (1, 1), options)
@@ -91,17 +102,18 @@ class Kernel:
 class Pair:
     """Two kernels, each with a NIC, on one network."""
 
-    def __init__(self, stack: ExitStack, codec: str = "bounded:10", view: View | None = None) -> None:
+    def __init__(self, stack: ExitStack, codec: str = "bounded:10", spec: EmulationSpec = UNLIMITED) -> None:
         network = MemoryNetwork()
         self.left, self.right = (
-            Kernel(stack, index, network, codec, view if index == 0 else None) for index in range(2)
+            Kernel(stack, index, codec, EmulatedLink(network.port(), spec, seed=index), CaptureHook(ADDRESSES[index]))
+            for index in range(2)
         )
 
-    def pump(self) -> None:
+    def pump(self, now: float = 0.0) -> None:
         for _ in range(3):
             for kernel in (self.left, self.right):
                 kernel.node.tap.readable = True
-                kernel.node.advance(0.0)
+                kernel.node.advance(now)
 
     def connect(self, iss: int = 99, irs: int = 499) -> None:
         """Exchange SYN and SYN-ACK; the first bytes are at iss + 1 and irs + 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnic.packet.segment import Flags, Options, Segment
-from softnic.tapnic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, TapFlow, TapFlowTable, flow_max_payload
+from softnic.tapnic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, TapFlow, TapFlowTable
 
 SYN, SYN_ACK = int(Flags.SYN), int(Flags.SYN | Flags.ACK)
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002
@@ -59,13 +59,6 @@ def test_the_peers_mss_is_kept() -> None:
         assert flow_of(side(with_codecs(7, 1000))).mss == 1000
         assert flow_of(side(with_codecs(7, None))).mss == DEFAULT_MSS
         assert flow_of(side(with_codecs(7, 1))).mss == MIN_MSS
-
-
-def test_payload_room_is_the_smaller_of_link_mtu_and_peer_mss_less_options() -> None:
-    flow = flow_of(caller(with_codecs(7, 1000)))
-    assert flow_max_payload(flow, 1500, 66) == 988
-    assert flow_max_payload(flow, 600, 66) == 548
-    assert flow_max_payload(None, 1500, 54) == 1460
 
 
 def test_no_codecs_are_agreed_before_the_answer() -> None:

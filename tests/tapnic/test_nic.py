@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from softnic.capture.pcapng import Direction
 from softnic.packet.frames import Frames
 from softnic.packet.segment import Options, Segment
 from softnic.tapnic.flows import MAX_UNANSWERED, TapFlowTable
 from tests.nic.harness import checksum
-from tests.tapnic.simulated import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
+from tests.tapnic.simulated import ACK, FIN, PSH, RST, SYN, TOS, Pair, codecs_offered
 
 WORDS = np.random.default_rng(3).normal(0, 0.01, 15000).astype(np.float32)
 DATA = WORDS.tobytes()
@@ -33,6 +34,12 @@ def pair(stack: ExitStack) -> Pair:
 def rounded(words: np.ndarray[tuple[int], np.dtype[np.float32]]) -> bytes:
     codec = codecs.get("bounded:10")
     return codec.decode(codec.encode(words), len(words)).tobytes()
+
+
+def forget(flows: TapFlowTable) -> None:
+    """Forget all flows, as a NIC that was restarted."""
+    for key, _ in flows.items():
+        flows._forget(key)
 
 
 class TestHandshake:
@@ -97,11 +104,11 @@ class TestSegments:
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
         pair.pump()
         flow = pair.left.node.flows.items()[0][1]
-        assert flow.sent.cached_bytes == len(DATA)
+        assert flow.cached_bytes == len(DATA)
         pair.right.packets()
         pair.right.send(pair.right.segment(500, ACK, ack=100 + len(DATA)))
         pair.pump()
-        assert flow.sent.cached_bytes == 0
+        assert flow.cached_bytes == 0
         pair.left.send(pair.left.segment(99 + len(DATA), ACK, ack=500, tos=TOS), DATA[-1:])
         pair.pump()
         assert pair.right.received() == [(99 + len(DATA), ACK, b"")]
@@ -156,20 +163,31 @@ class TestSegments:
         assert 0 < receiver.wire_bytes_received < sender.wire_bytes_sent < len(DATA) / 2  # it began with a SYN
 
     def test_a_capture_records_the_host_side_and_the_wire_side(self, stack: ExitStack) -> None:
-        view = View()
-        pair = Pair(stack, view=view)
+        pair = Pair(stack)
+        recording = pair.left.record()
         pair.connect()
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
         pair.right.send(pair.right.segment(500, ACK, ack=100), b"answer")
         pair.left.send_frame(pair.right.mac + pair.left.mac + b"\x86\xdd" + bytes(60))
         pair.pump()
-        assert view.seen == [
-            ("sent", 0),
-            ("received", 0),
-            ("sent", len(DATA)),
-            ("out", 74),
-            ("received", 6),
+        capture = pair.left.recorded(recording)
+        rows = list(zip(capture.interface.tolist(), capture.direction.tolist(), capture.length.tolist(), strict=True))
+        outbound, inbound = Direction.OUTBOUND, Direction.INBOUND
+        assert [row[1:] for row in rows if row[0] == 0] == [
+            (outbound, 74),  # the SYN, without the option that the NIC adds
+            (inbound, 74),
+            (outbound, 66 + len(DATA)),
+            (outbound, 74),
+            (inbound, 72),
         ]
+        [host] = [capture.packet(row) for row in range(len(rows)) if rows[row] == (0, outbound, 66 + len(DATA))]
+        assert host[66:] == DATA
+        numbers = [
+            set(capture.packet_id[(capture.interface == side) & (capture.direction == outbound)].tolist()) - {0}
+            for side in range(2)
+        ]
+        assert numbers[0] == numbers[1]
+        assert len(numbers[0]) == 2
 
 
 class TestUnknown:
@@ -184,7 +202,7 @@ class TestUnknown:
 
     def test_the_peer_is_reset_too(self, pair: Pair) -> None:
         pair.connect()
-        pair.right.node.flows._flows.clear()
+        forget(pair.right.node.flows)
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA[:640])
         pair.pump()
         assert pair.right.packets() == []

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic.tapnic.retransmit_cache import RetransmitCache, TaggedRange, TxPart
+from softnic._native import ffi
+from tests.tapnic.native_cache import NativeCache
+from tests.tapnic.reference_retransmit_cache import RetransmitCache, TaggedRange, TxPart
 
 ISS = 0xFFFFFF00
 """Close to 2^32, so that sequence numbers wrap."""
@@ -27,7 +29,7 @@ class Kernel:
 
     def __init__(self, length: int, iss: int = ISS) -> None:
         self.stream = data(length)
-        self.sent = RetransmitCache(iss)
+        self.sent = NativeCache(iss)
         self.iss = iss
 
     def send(self, start: int, end: int, tos: int = 0) -> list[TxPart]:
@@ -220,3 +222,45 @@ def test_retransmissions_with_any_cuts_give_the_same_bytes(name: str, cuts: list
     mixed = [each for each in first if rng.random() < 0.5] + again
     rng.shuffle(mixed)
     assert received(at, [plain, *mixed, *first], codec) == once
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_c_classifies_and_keeps_what_the_reference_does(seed: int) -> None:
+    """Segments of any tag at any place, new, again, or with holes before them, and acknowledgements of any of them."""
+    rng = random.Random(seed)
+    stream, iss, most = data(40_000, seed), rng.getrandbits(32), rng.choice((40, 400, 3000))
+    native, reference = NativeCache(iss), RetransmitCache(iss)
+    seen, tos = 0, 0
+    for _ in range(400):
+        tos = rng.choice((0, TOS, 0x48)) if rng.random() < 0.1 else tos
+        start = rng.choice((seen, seen, rng.randrange(max(0, seen - 2 * most), seen + most)))
+        end = min(start + rng.randrange(1, most), len(stream))
+        if start < end:
+            given = (iss + 1 + start) & 0xFFFFFFFF, stream[start:end], tos, tos != 0, 512 if tos == 0x48 else 64
+            assert native.parts(*given) == reference.parts(*given)
+            seen = max(seen, end)
+        if rng.random() < 0.3:
+            number = (iss + 1 + rng.randrange(max(0, seen - 3 * most), seen + 5)) & 0xFFFFFFFF
+            native.on_ack(number)
+            reference.on_ack(number)
+        assert native.cached_bytes == reference.cached_bytes
+
+
+def test_bytes_stay_while_a_segment_that_has_them_is_sent() -> None:
+    """A link without space keeps parts of a retransmission waiting; an acknowledgement may come before they leave."""
+    stream, cache = data(5000), NativeCache(ISS)
+    cache.parts(ISS + 1, stream[:4000], TOS, True)
+    [part] = cache.begin((ISS + 1 + 1000) & 0xFFFFFFFF, stream[1000:2000], TOS, True)
+    cache.on_ack((ISS + 1 + 4000) & 0xFFFFFFFF)
+    assert cache.cached_bytes == 0
+    assert ffi.buffer(part.payload, part.length)[:] == stream[960:2048]
+    cache.give_back()
+
+
+def test_a_long_connection_keeps_no_memory_of_what_is_acknowledged() -> None:
+    stream, cache = data(1000), NativeCache(ISS)
+    for number in range(3000):
+        cache.parts((ISS + 1 + 1000 * number) & 0xFFFFFFFF, stream, TOS, True)
+        cache.on_ack((ISS + 1 + 1000 * (number - 2)) & 0xFFFFFFFF)
+    assert cache.cached_bytes == 3000
+    assert cache.capacity <= 32

@@ -51,8 +51,8 @@ def feed(data: bytes) -> None:
         written += _take(ours)
         while others.receive(now) is not None:
             pass
-        assert not node._pending
-    assert node.tap.counted.written == written
+        assert not node.tap.is_busy
+    assert node.counters()["tap_written"] == written
     ours.close()
     os.close(node.tap.fileno())
 

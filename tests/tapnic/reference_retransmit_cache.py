@@ -1,18 +1,4 @@
-"""Decides which bytes of a kernel's connection are floats, and repeats that decision for retransmissions.
-
-A kernel stamps a socket's current ToS on every packet, retransmissions included, and cuts retransmissions anywhere. The
-NIC must treat a byte the second time as it did the first, or a peer that received half of a word encoded one way and
-half another way would decode values that were never written. Hence:
-
-1. Each byte is classified when first seen, and remembered until the peer has acknowledged it: plain, or part of a
-   tagged range, whose words and blocks are counted from its first byte.
-2. Of the bytes first seen in one segment, whole words are *coded*: encoded or, if that does not shrink them, rounded
-   (FORMAT.md). The bytes of an incomplete word are sent *exact*, and so are its other bytes whenever they come.
-3. Coded bytes are cached. Retransmissions of them are added from the cache, widened to multiples of 64 bytes (or of
-   the codec's blocks) from the start of the tagged range, so that words and blocks are cut as the first time.
-4. Bytes that the kernel sent but the NIC never saw (the device's queue was full) are classified when they come. They
-   belong to the tagged range of the bytes that follow, unless that began later: an application changes the tag only
-   when all bytes before are acknowledged (docs/kernel.md). A tagged range of unknown beginning is sent exact.
+"""The rules of native/nic/retransmit_cache.h in Python, which the C is compared with.
 
 Positions are those of `softnic.tcp.seq`: the SYN has 0, the first byte 1.
 """
