@@ -54,6 +54,11 @@ MANY_PARAMETERS = {
         "sn_decode_combine",
         "sn_encode",
     },
+    "a kernel of a GPU takes pointers, a number of blocks, and the constants that it is compiled for": {
+        "decode",
+        "encode",
+        "place",
+    },
     "a function of glibc": {"gethostbyaddr_r"},
 }
 """Functions that may have more, by the reason."""

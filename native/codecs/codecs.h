@@ -85,4 +85,14 @@ void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, 
    0, or -1 where sn_decode would, and for codecs without such vectors. */
 int sn_tag_counts(int codec, int parameter, const uint8_t *body, size_t length, size_t count, uint64_t *counts);
 
+/* What codec 5 with `bits` (3..6) a word is made of, for implementations elsewhere: 2^(bits - 1) levels, a threshold
+   less, and 128 words whose highest bits are the sign changes. */
+typedef struct {
+    const float *levels;
+    const float *thresholds;
+    const uint32_t *signs;
+} sn_rht_parts;
+
+sn_rht_parts sn_rht_parts_of(int bits);
+
 #endif

@@ -198,3 +198,9 @@ size_t sn_rht_bound(int b, size_t count)
     (void)b;
     return SN_RHT_SCALE_BYTES * blocks_of(count) + 4 * count;
 }
+
+sn_rht_parts sn_rht_parts_of(int bits)
+{
+    const int width = bits - SN_RHT_FEWEST_BITS;
+    return (sn_rht_parts){sn_rht_levels[width], sn_rht_thresholds[width], sn_rht_signs};
+}
