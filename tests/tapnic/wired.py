@@ -11,7 +11,8 @@ from functools import partial
 from softnic.capture.hook import CaptureHook
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.udp import EncryptionSettings, VxlanLink
+from softnic.link.secure.channel import EncryptionSettings
+from softnic.link.udp import VxlanLink
 from softnic.packet.ethernet import mac_of
 from softnicd.event_log import EventLog
 from softnicd.link_setup import QueueLink
