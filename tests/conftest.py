@@ -33,6 +33,7 @@ for name in ("COLUMNS", "LINES"):  # readline sets them in a process whose child
     os.environ.pop(name, None)
 if len(tempfile.gettempdir()) > 20:  # the path of a Unix socket in `tmp_path` must fit into 107 bytes
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/tmp")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each process that imports numpy starts threads that spin a while
 if "TORCH_FR_DUMP_TEMP_FILE" not in os.environ:  # process groups that fail write their last calls there
     calls = tempfile.mkdtemp(prefix="calls-")
     atexit.register(shutil.rmtree, calls, ignore_errors=True)

@@ -25,6 +25,8 @@ _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 START_S = 60.0
 """Time limit for NICs to become ready."""
 _READY_FD = 3
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+"""Of a NIC: numpy's BLAS, which a NIC does not use, starts a thread on each core, which spins for a while."""
 _END_S = 5.0
 """Time limit for a NIC that failed to exit."""
 
@@ -109,7 +111,7 @@ def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> 
     null = os.open(os.devnull, os.O_RDWR)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return supervisor.start(argv, [null, output, output, ready_write]), ready
+        return supervisor.start(argv, [null, output, output, ready_write], {**os.environ, **_ENVIRONMENT}), ready
     except BaseException:
         os.close(ready)
         raise

@@ -45,7 +45,7 @@ def check_against_the_reference(codec: codecs.Codec, words: Words) -> None:
     check(codec, words, *of_the_reference(codec.name, codec.parameter, words.tobytes()))
 
 
-@functools.lru_cache(maxsize=1000)
+@functools.cache  # of any size: a limit below the number of cases would forget each before its next implementation
 def of_the_reference(name: str, parameter: int, words: bytes) -> tuple[bytes, Words]:
     """What it encodes and decodes. It is slow, and its results are the same for every implementation."""
     listed = np.frombuffer(words, np.uint32).tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from itertools import cycle
 
 import numpy as np
@@ -18,10 +18,23 @@ from tests.codecs.cases import BLOCKS, EVERY, NAMES, Words, cut_words, encode_pr
 ALL = ["raw", *(typical(name) for name in NAMES)]
 
 
-def encode_reference(codec: codecs.Codec, words: list[int]) -> bytes:
-    if codec.name == "raw":
-        return b"".join(word.to_bytes(4, "little") for word in words)
-    return reference.ENCODE[codec.name](words, codec.parameter)
+class Prefixes:
+    """What the reference makes of each prefix of some words: encoded once, as it is slow, for all capacities."""
+
+    def __init__(self, codec: codecs.Codec, words: Words) -> None:
+        self.codec, self.words, self.listed = codec, words, words.tolist()
+        self._encoded: dict[int, bytes] = {}
+
+    def encode(self, prefix: Sequence[int]) -> bytes:
+        """Encode a prefix of `listed`."""
+        if len(prefix) not in self._encoded:
+            self._encoded[len(prefix)] = self._encode(prefix)
+        return self._encoded[len(prefix)]
+
+    def _encode(self, words: Sequence[int]) -> bytes:
+        if self.codec.name == "raw":
+            return b"".join(word.to_bytes(4, "little") for word in words)
+        return reference.ENCODE[self.codec.name](words, self.codec.parameter)
 
 
 def rounded(codec: codecs.Codec, words: Words, first: int) -> Words:
@@ -30,14 +43,12 @@ def rounded(codec: codecs.Codec, words: Words, first: int) -> Words:
     return np.concatenate([codec.roundtrip(part.view(np.float32)) for part in parts]).view(np.uint32)
 
 
-def check(codec: codecs.Codec, words: Words, first: int, capacity: int) -> None:
-    listed = words.tolist()
-    expected = reference.shrink(
-        partial(encode_reference, codec), listed, first, capacity, cut_words(codec), codec.name in BLOCKS
-    )
-    body, consumed = encode_prefix(codec, words, first, capacity)
+def check(prefixes: Prefixes, first: int, capacity: int) -> None:
+    codec, listed = prefixes.codec, prefixes.listed
+    expected = reference.shrink(prefixes.encode, listed, first, capacity, cut_words(codec), codec.name in BLOCKS)
+    body, consumed = encode_prefix(codec, prefixes.words, first, capacity)
     assert consumed == expected
-    assert body == encode_reference(codec, listed[:consumed])
+    assert body == prefixes.encode(listed[:consumed])
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -46,18 +57,19 @@ def test_every_capacity(name: str, first: int) -> None:
     codec = codecs.get(name)
     first = first if first < 16 else cut_words(codec)
     words = mixed_words(np.random.default_rng(first), 75 if cut_words(codec) == 16 else 300)
+    prefixes = Prefixes(codec, words)
     for capacity in range(codec.bound(words.size) + 2):
-        check(codec, words, first, capacity)
+        check(prefixes, first, capacity)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_counts_shorter_than_the_first_stretch(name: str) -> None:
     codec = codecs.get(name)
     for count in range(20):
-        words = mixed_words(np.random.default_rng(count), count)
+        prefixes = Prefixes(codec, mixed_words(np.random.default_rng(count), count))
         for first in (1, 5, 8, 15, cut_words(codec)):
             for capacity in range(codec.bound(count) + 1):
-                check(codec, words, first, capacity)
+                check(prefixes, first, capacity)
 
 
 @pytest.mark.parametrize("scale", [1e-7, 0.003, 0.01, 1.0, 1e9])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def decode(codec: Codec, number: int, body: bytes, count: int) -> bytes | None:
     return bytes(ffi.buffer(out, 4 * count))
 
 
+@functools.cache
 def company(count: int) -> list[Floats]:
     """Words whose coding blocks are all alike when encoded, in one codec or another, and words whose are not."""
     rng = np.random.default_rng(61)

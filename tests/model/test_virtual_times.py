@@ -13,13 +13,15 @@ from softnic.model.check import CheckCase
 from softnic.model.layers import Layer
 from tests.model import virtual_times
 from tests.model.virtual_times import key
+from tests.slow import ALL_CASES
 
 CASES = {key(case): case for case in virtual_times.all_cases()}
 
 
 QUICK = [name for name, case in CASES.items() if case.nodes <= (4 if case.strategy == "wa" else 2)]
 """These take less than a second each. Restarts after a pause, queues at a port and slow start occur in them."""
-OTHERS = [name for name in CASES if name not in QUICK]
+OTHERS = [name for name, case in CASES.items() if name not in QUICK and (case.nodes <= 8 or ALL_CASES)]
+"""More than 8 nodes take minutes."""
 
 
 @pytest.mark.parametrize("name", QUICK)

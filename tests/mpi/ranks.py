@@ -21,13 +21,13 @@ from tests.comm.engine_nics import EngineNics
 T = TypeVar("T")
 
 
-def listeners(size: int) -> list[stdlib.socket]:
-    """Listening sockets at ports that nobody else has."""
+def listeners(size: int, backlog: int = 0) -> list[stdlib.socket]:
+    """Listening sockets at ports that nobody else has. A connection beyond the backlog waits for a second, or more."""
     found: list[stdlib.socket] = []
     for _ in range(size):
         listener = stdlib.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
-        listener.listen(3 * size)
+        listener.listen(backlog or 3 * size)
         found.append(listener)
     return found
 

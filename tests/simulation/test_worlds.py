@@ -15,18 +15,19 @@ from tests.simulation.node import FastPathMode
 from tests.simulation.scenario import FaultKind, draw
 from tests.simulation.seeds import try_seed
 from tests.simulation.trace import different, entry
-from tests.slow import slow_after
+from tests.slow import slow_after, some
 
 SEEDS = 200
 GROUP = 10
+GROUPS = range(SEEDS // GROUP)
 
 
-@pytest.mark.parametrize("group", slow_after(6, range(SEEDS // GROUP)))
+@pytest.mark.parametrize("group", slow_after(6, GROUPS))
 def test_nothing_is_violated_and_traces_are_as_recorded(group: int) -> None:
     run(group, None)
 
 
-@pytest.mark.parametrize("group", slow_after(1, range(SEEDS // GROUP)))
+@pytest.mark.parametrize("group", slow_after(1, some(8, GROUPS)))
 @pytest.mark.parametrize("fast_path", ["off", "mixed"])
 def test_traces_do_not_depend_on_the_fast_path(fast_path: FastPathMode, group: int) -> None:
     assert bool(run(group, fast_path)) is (fast_path != "off")
@@ -47,7 +48,7 @@ def run(group: int, fast_path: FastPathMode | None) -> int:
     return segments
 
 
-@pytest.mark.parametrize("group", slow_after(1, range(SEEDS // GROUP)))
+@pytest.mark.parametrize("group", slow_after(1, some(8, GROUPS)))
 @pytest.mark.parametrize("queues", [2, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_nothing_is_violated_with_several_queues(queues: int, group: int) -> None:
     steered = cut = 0

@@ -25,12 +25,13 @@ from benchmarks.papers.verdicts import EVIDENCE, PAPERS
 from benchmarks.papers.virtual import add_gamma
 from softnic.measure.kept import plain, text
 from softnic.measure.pages import regions
+from tests.slow import some
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = {name: (DOCS / name).read_text() for name in ("papers.md", *map(report.page_of, PAPERS))}
 ALL = "".join(PAGES.values())
 KEPT = Results({f"{each.item.paper} {each.item.name}": each.item for each in report.kept_items(DOCS / "results")})
-WORKERS = (4, 8, 16, 32)
+WORKERS = some(2, (4, 8, 16, 32))
 
 
 def test_the_pages_are_what_the_results_give() -> None:

@@ -152,12 +152,13 @@ def test_who_has_no_secret_of_the_job_does_not_end_it(hello: tuple[int, int, int
 
 
 def test_the_oldest_silent_stranger_makes_room() -> None:
-    opened = listeners(2)
+    most = MESH_SPARE_CONNECTIONS + 2 * messages.MOST_CHANNELS
+    opened = listeners(2, most + 2)
     addresses = tuple(listener.getsockname() for listener in opened)
     errors: dict[int, BaseException] = {}
     first = start_rank(Launch(0, addresses, "test", 60), opened[0], errors)
     strangers = []
-    for _ in range(MESH_SPARE_CONNECTIONS + 2 * messages.MOST_CHANNELS + 1):
+    for _ in range(most + 1):
         strangers.append(stdlib.create_connection(addresses[0]))
     strangers[0].settimeout(60)
     assert strangers[0].recv(1) == b"", "while the other rank is still missing"
@@ -292,11 +293,11 @@ def test_what_the_nic_drops_while_a_rank_is_missing_is_said(
 
 def test_strangers_do_not_take_the_places_of_ranks() -> None:
     """Of connections that say nothing, 64 are kept beyond those of the ranks: the oldest make room."""
-    opened = listeners(2)
+    most = 64 + messages.MOST_CHANNELS * 2
+    opened = listeners(2, most + 2)
     addresses = tuple(listener.getsockname() for listener in opened)
     errors: dict[int, BaseException] = {}
     first = start_rank(Launch(0, addresses, "test", 20), opened[0], errors)
-    most = 64 + messages.MOST_CHANNELS * 2
     with ExitStack() as stack:
         strangers = [stack.enter_context(stdlib.create_connection(addresses[0], 20)) for _ in range(most + 2)]
         for dropped in strangers[:2]:
