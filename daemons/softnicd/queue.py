@@ -13,7 +13,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -107,6 +107,15 @@ class NicQueue:
         """Take the flows of this queue of `queues`, as Turn.share."""
         self.turn.share(self.number, queues, inboxes, event)
         self.epoll.register(event, select.EPOLLIN)
+
+    def share_sessions(self, queues: Sequence[NicQueue], inboxes: Any) -> None:
+        """Where there is a key, use the sessions that the first queue agrees on. `inboxes` is an array with one for the
+        sealed datagrams of each queue."""
+        first, *others = queues
+        if self is first:
+            self.link.wire.lead([(queue.link.wire, queue.post) for queue in others], inboxes)
+        else:
+            self.link.wire.follow(first.link.wire, first.post, inboxes)
 
     def counters(self) -> dict[str, int]:
         """Return all counters of node, link and collectives, by name."""

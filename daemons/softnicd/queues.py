@@ -53,8 +53,7 @@ class Queues(Sequence[NicQueue]):
             queue.steer(len(queues), self._inboxes.array, events[queue.number])
             if queue is not self.first:
                 queue.host.tcp.share_ports(self.first.host.tcp)
-                queue.link.wire.follow(self.first.link.wire, self.first.post, self._sealed.array)
-        self.first.link.wire.lead([(queue.link.wire, queue.post) for queue in queues[1:]], self._sealed.array)
+            queue.share_sessions(queues, self._sealed.array)
         self.first.turn.others = queues[1:]
 
     def __getitem__(self, index: int) -> NicQueue:  # type: ignore[override]

@@ -127,7 +127,7 @@ def test_answers_are_never_longer_than_questions() -> None:
 
 
 def test_a_system_that_does_not_steer_datagrams_has_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_descriptor: int, _queues: int) -> None:
+    def refuse(*_: int, **_options: bool) -> None:
         raise OSError(errno.ENOPROTOOPT, "Protocol not available")
 
     monkeypatch.setattr(host, "steer", refuse)

@@ -83,6 +83,9 @@ class SimQueue:
         self._event = event
         self.turn.share(self.number, queues, inboxes, event)
 
+    def share_sessions(self, queues: object, inboxes: object) -> None:
+        """Do nothing: there is no key."""
+
     @property
     def has_arrivals(self) -> bool:
         """Whether there is anything to receive, from the link or from other queues."""

@@ -98,7 +98,8 @@ class _Staged:
             return
         args, item = self._collective, self._dtype.itemsize
         steps = schedule.plan(args.collective, args.algorithm, rank, size, args.root)
-        count = max(CHUNK_BYTES, threads.threads_for(self._work.nbytes) * threads.BYTES_A_THREAD) // item
+        several = threads.threads_for(self._work.nbytes)
+        count = (CHUNK_BYTES if several == 1 else several * threads.BYTES_A_THREAD) // item
         for block in dict.fromkeys(step.block for step in steps if step.block in self._contribution):
             data, target = self._contribution[block], self._work[args.blocks[block]]
             for start in range(0, data.size, count):
