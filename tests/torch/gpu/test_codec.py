@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
-
-os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
 
 import numpy as np
 import pytest
