@@ -86,7 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     core to spare; empty: it sleeps at once."""
     queues: int | str = 1
     """Queues, each with a thread of its own, for hosts with cores to spare: 1, 2, 3, 4, 6, 8; `auto`: one for every two
-    cores. A stream is on one of them. A NIC with a key, or of a kernel, has one."""
+    cores. A stream is on one of them. A NIC of a kernel has one."""
     seed: int | None = None
     """Seed of all random numbers, for runs that repeat; None: the operating system's. Initial sequence numbers and SYN
     cookies can be computed from the seed: use it in tests only."""

@@ -3,8 +3,8 @@
 handshake.py decides about the sessions with one peer. C seals and opens in batches (native/nic/secure_channel.h), and
 asks here for what is decision: hellos, dropped datagrams, frames without a session.
 
-Each queue of a NIC has a channel. The first one's handshakes are those of all: the others are told of its sessions, and
-tell it what they see of them.
+Each queue of a NIC has a channel. Only the first queue exchanges hellos. It tells the other queues of each new session,
+and they tell it when they need another one, or see that a peer has one.
 """
 
 from __future__ import annotations
