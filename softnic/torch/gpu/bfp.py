@@ -11,15 +11,14 @@ import triton
 import triton.language as tl
 
 from softnic.torch.gpu.packing import load_codes, store_codes
+from softnic.torch.gpu.tiles import blocks_here, load_words, store_words
 
 
 @triton.jit
 def encode(words, slots, sizes, blocks, M: tl.constexpr, BITS: tl.constexpr):
     """Encode blocks of `words` to slots, and note their sizes. Of an irregular one only the header is stored."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
-    where = words + block[:, None] * 16 + tl.arange(0, 16)[None, :]
-    x = tl.load(where, mask=is_block[:, None], other=0.0).to(tl.int32, bitcast=True)
+    block, is_block = blocks_here(blocks, M)
+    x = load_words(words, block, is_block, 16).to(tl.int32, bitcast=True)
     exponent = (x >> 23) & 0xFF
     shared = tl.max(exponent, axis=1)
     mantissa = (x & 0x7FFFFF) | tl.where(exponent != 0, 1 << 23, 0)
@@ -40,8 +39,7 @@ def encode(words, slots, sizes, blocks, M: tl.constexpr, BITS: tl.constexpr):
 @triton.jit
 def decode(slots, words, blocks, ADD: tl.constexpr, M: tl.constexpr, BITS: tl.constexpr):
     """Decode slots to blocks of `words`, or add them. All are regular."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     at = slots + block * (3 + 2 * BITS)
     shared = tl.load(at, mask=is_block, other=0).to(tl.int32)
     codes = load_codes(at + 1, is_block, M, 16, BITS + 1)
@@ -52,8 +50,4 @@ def decode(slots, words, blocks, ADD: tl.constexpr, M: tl.constexpr, BITS: tl.co
     magnitude = tl.where(exponent > 0, (bits & 0x7FFFFF) | (exponent << 23), denormal)
     magnitude = tl.where(q == 0, 0, magnitude)
     x = (magnitude | tl.where(q == 0, 0, (codes >> BITS) << 31)).to(tl.float32, bitcast=True)
-    where = words + block[:, None] * 16 + tl.arange(0, 16)[None, :]
-    stored = is_block[:, None]
-    if ADD:
-        x = tl.load(where, mask=stored, other=0.0) + x
-    tl.store(where, x, mask=stored)
+    store_words(words, block, is_block, x, ADD, 16)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from softnic.torch.gpu.tiles import blocks_here
+
 
 @triton.jit
 def place(
@@ -25,8 +27,7 @@ def place(
 ):
     """Copy each block to its place in a body: its slot, or the header there and the RAW bytes of its words. `ends` is
     the running sum of the sizes."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     size = tl.load(sizes + block, mask=is_block, other=0)
     to = body + (tl.load(ends + block, mask=is_block, other=0) - size)
     is_raw = size == HEADER + RAW

@@ -95,7 +95,7 @@ class DeviceCodec:
         return self._kernels.words
 
     def slot_bytes(self, words: int) -> int:
-        """Return the size of the body of so many words, whole blocks, if all are regular."""
+        """Return the bytes of a body of `words` words, a multiple of `block_words`, if every block is regular."""
         return words // self._kernels.words * self._kernels.slot
 
     # Slots: nothing waits for the device.

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from softnic.torch.gpu.packing import load_codes, store_codes
+from softnic.torch.gpu.tiles import blocks_here, load_words, store_words
 
 NAN_WORD: tl.constexpr = tl.constexpr(0x7FC00000)
 INFINITY_WORD: tl.constexpr = tl.constexpr(0x7F800000)
@@ -30,10 +31,8 @@ def encode(
     INFINITE: tl.constexpr,
 ):
     """Encode blocks of `words` to slots. FRACTION is the bits of an element's mantissa, MOST its largest magnitude."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
-    where = words + block[:, None] * 32 + tl.arange(0, 32)[None, :]
-    x = tl.load(where, mask=is_block[:, None], other=0.0).to(tl.int32, bitcast=True)
+    block, is_block = blocks_here(blocks, M)
+    x = load_words(words, block, is_block, 32).to(tl.int32, bitcast=True)
     exponent = (x >> 23) & 0xFF
     mantissa = x & 0x7FFFFF
     above: tl.constexpr = (MOST >> FRACTION) - BIAS
@@ -75,8 +74,7 @@ def decode(
     INFINITE: tl.constexpr,
 ):
     """Decode slots to blocks of `words`, or add them."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     at = slots + block * (1 + 4 * BITS)
     scale = tl.load(at, mask=is_block, other=0).to(tl.int32)[:, None]
     codes = load_codes(at + 1, is_block, M, 32, BITS)
@@ -95,7 +93,4 @@ def decode(
     special = tl.where(fraction == 0, INFINITY_WORD if INFINITE else NAN_WORD, NAN_WORD)
     word = sign | tl.where(magnitude > MOST, special, word)
     x = tl.where(scale == 255, NAN_WORD, word).to(tl.float32, bitcast=True)
-    where = words + block[:, None] * 32 + tl.arange(0, 32)[None, :]
-    if ADD:
-        x = tl.load(where, mask=is_block[:, None], other=0.0) + x
-    tl.store(where, x, mask=is_block[:, None])
+    store_words(words, block, is_block, x, ADD, 32)

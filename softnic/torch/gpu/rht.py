@@ -11,9 +11,8 @@ import triton
 import triton.language as tl
 
 from softnic.torch.gpu.packing import load_codes, store_codes
+from softnic.torch.gpu.tiles import blocks_here, load_words, store_words
 
-WORDS: tl.constexpr = tl.constexpr(128)
-HEADER: tl.constexpr = tl.constexpr(2)
 HUGE_EXPONENT: tl.constexpr = tl.constexpr(0xF0)
 LEAST_SCALE: tl.constexpr = tl.constexpr(0x0D80)
 AS_IT_IS: tl.constexpr = tl.constexpr(0xFFFF)
@@ -76,10 +75,9 @@ def decode_block(codes, scale, signs, levels, M: tl.constexpr, BITS: tl.constexp
 @triton.jit
 def encode(words, slots, sizes, signs, thresholds, levels, blocks, M: tl.constexpr, BITS: tl.constexpr):
     """Encode blocks of `words` to slots, and note their sizes. Of an irregular one only the header is stored."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     word = tl.arange(0, 128)
-    x = tl.load(words + block[:, None] * 128 + word[None, :], mask=is_block[:, None], other=0.0)
+    x = load_words(words, block, is_block, 128)
     codes, scale = encode_block(x, tl.load(signs + word), thresholds, M, BITS)
     at = slots + block * (2 + 16 * BITS)
     tl.store(at, (scale & 0xFF).to(tl.uint8), mask=is_block)
@@ -93,16 +91,11 @@ def encode(words, slots, sizes, signs, thresholds, levels, blocks, M: tl.constex
 @triton.jit
 def decode(slots, words, signs, thresholds, levels, blocks, ADD: tl.constexpr, M: tl.constexpr, BITS: tl.constexpr):
     """Decode slots to blocks of `words`, or add them. All are regular."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     word = tl.arange(0, 128)
     at = slots + block * (2 + 16 * BITS)
     scale = tl.load(at, mask=is_block, other=0).to(tl.int32)
     scale |= tl.load(at + 1, mask=is_block, other=0).to(tl.int32) << 8
     codes = load_codes(at + 2, is_block, M, 128, BITS)
     x = decode_block(codes, scale, tl.load(signs + word), levels, M, BITS)
-    where = words + block[:, None] * 128 + word[None, :]
-    stored = is_block[:, None]
-    if ADD:
-        x = tl.load(where, mask=stored, other=0.0) + x
-    tl.store(where, x, mask=stored)
+    store_words(words, block, is_block, x, ADD, 128)

@@ -8,15 +8,14 @@ import triton
 import triton.language as tl
 
 from softnic.torch.gpu.packing import load_codes, store_codes
+from softnic.torch.gpu.tiles import blocks_here, load_words, store_words
 
 
 @triton.jit
 def encode(words, slots, sizes, blocks, M: tl.constexpr, BITS: tl.constexpr):
     """Encode tiles of `words` to slots of 8 BITS bytes, BITS up to 16."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
-    where = words + block[:, None] * 64 + tl.arange(0, 64)[None, :]
-    x = tl.load(where, mask=is_block[:, None], other=0.0).to(tl.int32, bitcast=True)
+    block, is_block = blocks_here(blocks, M)
+    x = load_words(words, block, is_block, 64).to(tl.int32, bitcast=True)
     codes = (x >> (32 - BITS)) & ((1 << BITS) - 1)
     store_codes(slots + block * (8 * BITS), codes, is_block, M, 64, BITS)
     tl.store(sizes + block, tl.full((M,), 8 * BITS, tl.int32), mask=is_block)
@@ -25,11 +24,7 @@ def encode(words, slots, sizes, blocks, M: tl.constexpr, BITS: tl.constexpr):
 @triton.jit
 def decode(slots, words, blocks, ADD: tl.constexpr, M: tl.constexpr, BITS: tl.constexpr):
     """Decode slots to tiles of `words`, or add them."""
-    block = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)
-    is_block = block < blocks
+    block, is_block = blocks_here(blocks, M)
     codes = load_codes(slots + block * (8 * BITS), is_block, M, 64, BITS)
     x = (codes << (32 - BITS)).to(tl.float32, bitcast=True)
-    where = words + block[:, None] * 64 + tl.arange(0, 64)[None, :]
-    if ADD:
-        x = tl.load(where, mask=is_block[:, None], other=0.0) + x
-    tl.store(where, x, mask=is_block[:, None])
+    store_words(words, block, is_block, x, ADD, 64)
