@@ -299,7 +299,7 @@ def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--watchdog", metavar="TIME", help=text)
     text = "poll for this time after each turn before sleeping, while a core is free: quicker answers (off)"
     flags.add_argument("--poll", metavar="TIME", help=text)
-    text = "queues, each with a thread of its own, for hosts with cores to spare, or auto: one for every two cores (1)"
+    text = "1, 2, 3, 4, 6 or 8 queues, with a thread each, if the host has spare cores; auto: one for every two (1)"
     flags.add_argument("--queues", metavar="N", help=text)
     text = "seed of all random numbers, for tests: others can predict them (the system's generator)"
     flags.add_argument("--seed", type=int, help=text)
