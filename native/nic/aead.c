@@ -140,18 +140,32 @@ static uint32_t decryptor_of(sn_decryptor *const *decryptors, uint32_t count, co
 }
 
 /* Returns whether the MAC at the end of a hello is right, in constant time. */
-static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8_t *hello)
+static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8_t *hello, uint32_t hello_length)
 {
-    enum { SIGNED = SN_HELLO_LENGTH - SN_HELLO_MAC };
+    const uint32_t signed_length = hello_length - SN_HELLO_MAC;
     uint8_t mac[HASH];
     unsigned length = 0;
     uint8_t wrong = 0;
 
-    if (!cipher->hmac(cipher->sha256, key, KEY, hello, SIGNED, mac, &length) || length != HASH)
+    if (!cipher->hmac(cipher->sha256, key, KEY, hello, signed_length, mac, &length) || length != HASH)
         return 0;
     for (int i = 0; i < SN_HELLO_MAC; i++)
-        wrong |= mac[i] ^ hello[SIGNED + i];
+        wrong |= mac[i] ^ hello[signed_length + i];
     return !wrong;
+}
+
+/* Returns the key that has authenticated a hello, or `count`. */
+static uint32_t key_of(const sn_cipher *cipher, const sn_hello_key *keys, uint32_t count, const uint8_t *hello,
+                       uint32_t length)
+{
+    uint32_t i = 0;
+    for (; i < count; i++) {
+        const int fits = keys[i].kind == hello[0]
+            && (hello[0] == SN_SECURE_HELLO || keys[i].hint == hello[SN_HELLO_HINT]);
+        if (fits && is_authentic(cipher, keys[i].key, hello, length))
+            break;
+    }
+    return i;
 }
 
 /* Decrypts one datagram that is not a hello, and counts it in `found`. Returns whether it holds a frame. */
@@ -190,10 +204,19 @@ static int take(const sn_cipher *cipher, sn_decryptor *const *decryptors, uint32
     return 1;
 }
 
-uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryptor *const *decryptors,
-                    uint32_t decryptor_count,
-                 uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
-                 uint32_t *offsets_out, uint32_t *lengths_out, sn_decrypted *found)
+int sn_is_ahead(sn_decryptor *decryptor, const uint8_t *datagram, uint32_t length)
+{
+    if (length < SN_SECURE_OVERHEAD || memcmp(decryptor->header, datagram, FIXED_HEADER) != 0)
+        return 0;
+    uint64_t counter = load_counter(datagram + FIXED_HEADER);
+    const sn_replay_window *window = window_of(decryptor, &counter);
+    return counter >= window->next;
+}
+
+uint32_t sn_decrypt(const sn_cipher *cipher, const sn_hello_key *keys, uint32_t key_count,
+                    sn_decryptor *const *decryptors, uint32_t decryptor_count, uint8_t *data, const uint32_t *offsets,
+                    const uint32_t *lengths, uint32_t count, uint32_t *offsets_out, uint32_t *lengths_out,
+                    sn_decrypted *found)
 {
     uint32_t i;
 
@@ -202,10 +225,15 @@ uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryp
         const uint32_t offset = offsets[i], length = lengths[i];
         uint8_t *datagram = data + offset;
 
-        if (length == SN_HELLO_LENGTH && datagram[0] == SN_SECURE_HELLO) {
-            if (is_authentic(cipher, hello_key, datagram))
+        if (sn_hello_length(datagram, length)) {
+            found->key = key_of(cipher, keys, key_count, datagram, length);
+            if (found->key < key_count)
                 break;
             found->wrong_key++;
+            if (datagram[0] == SN_IDENTITY_HELLO) {
+                found->has_foreign = true;
+                found->foreign = offset;
+            }
         } else if (take(cipher, decryptors, decryptor_count, datagram, length, found)) {
             offsets_out[found->frames] = offset + SN_SECURE_HEADER;
             lengths_out[found->frames++] = length - SN_SECURE_OVERHEAD;

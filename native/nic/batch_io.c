@@ -5,7 +5,6 @@
 #include "nic/batch_io.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -34,7 +33,7 @@ typedef struct {
 enum {
     VXLAN_HEADER = 8,
     ETHERNET_HEADER = 14,
-    MAX_UDP_PAYLOAD = 65507, /* 65535 - IPv4 header - UDP header */
+    MAX_UDP_PAYLOAD = 65507, /* 65535 - IPv4 header - UDP header; IPv6 has room for 20 more */
     MAX_SEGMENTS = 64,       /* per GSO datagram: UDP_MAX_SEGMENTS of every kernel that has it */
     SEND_MESSAGES = 16,      /* datagrams per system call */
     RECEIVE_MESSAGES = 64,
@@ -155,28 +154,23 @@ static size_t list_pieces(struct iovec *pieces, const uint8_t *data, const uint3
     return used;
 }
 
-static int send_datagrams(int fd, uint32_t address, uint16_t port, const uint8_t *data, const uint32_t *offsets,
+static int send_datagrams(int fd, const sn_endpoint *to, const uint8_t *data, const uint32_t *offsets,
                           const uint32_t *lengths, uint32_t count, uint32_t before, int gso)
 {
     message messages[SEND_MESSAGES];
     struct iovec pieces[SEND_MESSAGES][MAX_SEGMENTS];
     control_buffer controls[SEND_MESSAGES];
     uint32_t groups[SEND_MESSAGES];
-    struct sockaddr_in to;
     uint32_t done = 0;
 
-    memset(&to, 0, sizeof to);
-    to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(address);
-    to.sin_port = htons(port);
     while (done < count) {
         unsigned int filled = 0;
         for (uint32_t at = done; at < count && filled < SEND_MESSAGES; filled++) {
             const uint32_t size = group_size(lengths + at, count - at, before, gso);
             struct msghdr *header = &messages[filled].msg_hdr;
             memset(&messages[filled], 0, sizeof messages[filled]);
-            header->msg_name = &to;
-            header->msg_namelen = sizeof to;
+            header->msg_name = (void *)to->name; /* msghdr has no const variant */
+            header->msg_namelen = to->length;
             header->msg_iov = pieces[filled];
             header->msg_iovlen = list_pieces(pieces[filled], data, offsets + at, lengths + at, size, before);
             if (size > 1)
@@ -195,24 +189,24 @@ static int send_datagrams(int fd, uint32_t address, uint16_t port, const uint8_t
     return (int)done;
 }
 
-int sn_udp_send(int fd, uint32_t address, uint16_t port, const uint8_t *data, const uint32_t *offsets,
-                const uint32_t *lengths, uint32_t count, int gso)
+int sn_udp_send(int fd, const sn_endpoint *to, const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
+                uint32_t count, int gso)
 {
     for (uint32_t i = 0; i < count; i++)
         if (lengths[i] > MAX_UDP_PAYLOAD)
             return -EMSGSIZE;
-    return send_datagrams(fd, address, port, data, offsets, lengths, count, 0, gso);
+    return send_datagrams(fd, to, data, offsets, lengths, count, 0, gso);
 }
 
-int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t *data,
-                  const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso)
+int sn_vxlan_send(int fd, const sn_endpoint *to, uint32_t vni, uint8_t *data, const uint32_t *offsets,
+                  const uint32_t *lengths, uint32_t count, int gso)
 {
     for (uint32_t i = 0; i < count; i++)
         if (offsets[i] < VXLAN_HEADER || lengths[i] > MAX_UDP_PAYLOAD - VXLAN_HEADER)
             return -EMSGSIZE;
     for (uint32_t i = 0; i < count; i++)
         write_vxlan_header(data + offsets[i] - VXLAN_HEADER, vni);
-    return send_datagrams(fd, address, port, data, offsets, lengths, count, VXLAN_HEADER, gso);
+    return send_datagrams(fd, to, data, offsets, lengths, count, VXLAN_HEADER, gso);
 }
 
 int sn_enable_gro(int fd)
@@ -252,6 +246,12 @@ typedef struct {
     int32_t vni;
 } frame_list;
 
+/* Returns whether a datagram that begins so is of a NIC that encrypts. */
+static int is_sealed(uint8_t kind)
+{
+    return kind == SN_SECURE_HELLO || kind == SN_SECURE_FRAME || kind == SN_IDENTITY_HELLO;
+}
+
 /* Lists the frames of one received message at `offset` of the buffer. Each datagram must hold a VXLAN header with the I
    flag and our VNI (the other bits are ignored) and two Ethernet addresses. */
 static void list_frames(const frame_list *list, const uint8_t *buffer, size_t offset, message *received,
@@ -274,7 +274,7 @@ static void list_frames(const frame_list *list, const uint8_t *buffer, size_t of
                 && sn_load32be(at + 4) >> 8 == (uint32_t)list->vni);
         if (!fits || found->frames == list->capacity) {
             found->malformed++;
-            found->encrypted += !any && size >= 1 && (at[0] == SN_SECURE_HELLO || at[0] == SN_SECURE_FRAME);
+            found->encrypted += !any && size >= 1 && (is_sealed(at[0]));
         } else {
             list->offsets[found->frames] = (uint32_t)(offset + header);
             list->lengths[found->frames] = (uint32_t)(size - header);
@@ -284,19 +284,18 @@ static void list_frames(const frame_list *list, const uint8_t *buffer, size_t of
     }
 }
 
-int64_t sn_find_peer(const uint64_t *peers, uint32_t count, uint32_t address, uint16_t port)
+int64_t sn_find_peer(const sn_endpoint *peers, uint32_t count, const sn_endpoint *address)
 {
-    const uint64_t key = (uint64_t)address << 16 | port;
     uint32_t low = 0, high = count;
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        if (peers[middle] < key)
+        if (memcmp(&peers[middle], address, sizeof *address) < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < count && peers[low] == key ? (int64_t)low : -1;
+    return low < count && memcmp(&peers[low], address, sizeof *address) == 0 ? (int64_t)low : -1;
 }
 
 static uint32_t datagrams_of(message *received)
@@ -316,14 +315,26 @@ static void note_source(sn_source *sources, uint32_t peer, uint32_t first, sn_re
         sources[found->sources++] = (sn_source){peer, first, found->frames - first};
 }
 
-int sn_vxlan_receive(int fd, int32_t vni, const uint64_t *peers, uint32_t peer_count, uint8_t *buffer, size_t slot,
+/* Keeps a message of an unknown source that may be a peer's. */
+static void keep_stranger(sn_received *found, const uint8_t *buffer, size_t offset, message *received,
+                          const sn_endpoint *from)
+{
+    const size_t length = segment_size(received);
+    if (length == 0 || received->msg_hdr.msg_flags & MSG_TRUNC || found->strangers == SN_MOST_STRANGERS)
+        return;
+    if (is_sealed(buffer[offset]) || buffer[offset] == SN_OTHER_DATAGRAM)
+        found->stranger[found->strangers++] = (sn_stranger){*from, (uint32_t)offset, (uint32_t)length,
+                                                                received->msg_len};
+}
+
+int sn_vxlan_receive(int fd, int32_t vni, const sn_endpoint *peers, uint32_t peer_count, uint8_t *buffer, size_t slot,
                      uint32_t max_messages, uint32_t *offsets, uint32_t *lengths, uint32_t max_frames,
                      sn_source *sources, sn_received *found)
 {
     message messages[RECEIVE_MESSAGES];
     struct iovec pieces[RECEIVE_MESSAGES];
     control_buffer controls[RECEIVE_MESSAGES];
-    struct sockaddr_in from[RECEIVE_MESSAGES];
+    sn_endpoint from[RECEIVE_MESSAGES];
     const frame_list list = {offsets, lengths, max_frames, vni};
     uint32_t count = max_messages < RECEIVE_MESSAGES ? max_messages : RECEIVE_MESSAGES;
 
@@ -333,11 +344,12 @@ int sn_vxlan_receive(int fd, int32_t vni, const uint64_t *peers, uint32_t peer_c
     if (count == 0 || slot == 0 || slot > UINT32_MAX / RECEIVE_MESSAGES)
         return -EINVAL;
     memset(messages, 0, count * sizeof messages[0]);
+    memset(from, 0, count * sizeof from[0]);
     for (uint32_t i = 0; i < count; i++) {
         struct msghdr *header = &messages[i].msg_hdr;
         pieces[i] = (struct iovec){buffer + i * slot, slot};
-        header->msg_name = &from[i];
-        header->msg_namelen = sizeof from[i];
+        header->msg_name = from[i].name;
+        header->msg_namelen = sizeof from[i].name;
         header->msg_iov = &pieces[i];
         header->msg_iovlen = 1;
         header->msg_control = controls[i].bytes;
@@ -348,13 +360,15 @@ int sn_vxlan_receive(int fd, int32_t vni, const uint64_t *peers, uint32_t peer_c
         return received;
     found->messages = (uint32_t)received;
     for (int i = 0; i < received; i++) {
-        const uint32_t address = ntohl(from[i].sin_addr.s_addr);
-        const uint16_t port = ntohs(from[i].sin_port);
-        const int64_t peer = sn_find_peer(peers, peer_count, address, port);
-        if (peer < 0) {
+        from[i].length = messages[i].msg_hdr.msg_namelen;
+        const int64_t peer = sn_find_peer(peers, peer_count, &from[i]);
+        /* A relay at a peer's address also answers for itself. */
+        const bool is_other = vni == SN_ANY_DATAGRAM && messages[i].msg_len && buffer[i * slot] == SN_OTHER_DATAGRAM;
+        if (peer < 0 || is_other) {
             found->unknown += datagrams_of(&messages[i]);
-            found->unknown_address = address;
-            found->unknown_port = port;
+            found->unknown_source = from[i];
+            if (vni == SN_ANY_DATAGRAM)
+                keep_stranger(found, buffer, (size_t)i * slot, &messages[i], &from[i]);
             continue;
         }
         const uint32_t first = found->frames;

@@ -193,10 +193,10 @@ void sn_capture_sent(sn_capture *c, const sn_flow *flow, const sn_output *out, u
     record_fields(c, &fields, SN_CAPTURE_OUTBOUND, packet_id, (cursor){out->data, &whole, 0}, consumed, now);
 }
 
-void sn_capture_received(sn_capture *c, const sn_run *run, const uint8_t *data, const sn_payload_ref *pieces,
-                         uint64_t length, double now)
+void sn_capture_received(sn_capture *c, const sn_run *run, const uint8_t *batch, const uint8_t *data,
+                         const sn_payload_ref *pieces, uint64_t length, double now)
 {
-    const sn_segment_fields fields = {
+    sn_segment_fields fields = {
         .src = run->src,
         .dst = run->dst,
         .sport = run->sport,
@@ -210,6 +210,9 @@ void sn_capture_received(sn_capture *c, const sn_run *run, const uint8_t *data, 
         .has_timestamps = run->has_timestamps,
         .ts_value = run->ts_value,
         .ts_echo = run->ts_echo,
+        .sack_blocks = run->sack_blocks,
     };
+    for (uint32_t i = 0; i < 2 * fields.sack_blocks; i++)
+        fields.sacks[i] = sn_load32be(batch + run->sack_offset + 4 * i);
     record_fields(c, &fields, SN_CAPTURE_INBOUND, 0, (cursor){data, pieces, 0}, length, now);
 }

@@ -58,9 +58,10 @@ void sn_capture_outgoing(sn_capture *capture, const sn_segment_fields *fields, c
 void sn_capture_sent(sn_capture *capture, const sn_flow *flow, const sn_output *out, uint64_t consumed,
                      uint64_t packet_id, double now);
 
-/* Records a run of frames as the segment that TCP gets: `length` bytes of payload, in pieces at offsets from `data`. */
-void sn_capture_received(sn_capture *capture, const sn_run *run, const uint8_t *data, const sn_payload_ref *pieces,
-                         uint64_t length, double now);
+/* Records a run of frames in `batch` as the segment that TCP gets: `length` bytes of payload, in pieces at offsets from
+   `data`. */
+void sn_capture_received(sn_capture *capture, const sn_run *run, const uint8_t *batch, const uint8_t *data,
+                         const sn_payload_ref *pieces, uint64_t length, double now);
 /* all */
 
 #endif

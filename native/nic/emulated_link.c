@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nic/batch_io.h"
 #include "nic/emulated_late.h"
 #include "nic/emulated_line.h"
 #include "nic/emulated_ring.h"
@@ -381,21 +380,20 @@ int64_t sn_emulated_push_with(sn_emulated_link *link, uint32_t count, sn_frames_
 /* Arguments of sn_vxlan_send. */
 typedef struct {
     int fd, gso;
-    uint32_t address, vni;
-    uint16_t port;
+    const sn_endpoint *to;
+    uint32_t vni;
 } vxlan_path;
 
 static int send_vxlan(const void *context, uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
                       uint32_t count)
 {
     const vxlan_path *path = context;
-    return sn_vxlan_send(path->fd, path->address, path->port, path->vni, data, offsets, lengths, count, path->gso);
+    return sn_vxlan_send(path->fd, path->to, path->vni, data, offsets, lengths, count, path->gso);
 }
 
-int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, uint32_t address, uint16_t port, uint32_t vni,
-                         int gso)
+int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, const sn_endpoint *to, uint32_t vni, int gso)
 {
-    const vxlan_path path = {fd, gso, address, vni, port};
+    const vxlan_path path = {fd, gso, to, vni};
     return sn_emulated_push_with(link, count, send_vxlan, &path);
 }
 

@@ -9,6 +9,7 @@
 /* C only */
 #include <stdint.h>
 
+#include "nic/batch_io.h"
 #include "nic/emulated_chance.h"
 /* all */
 
@@ -113,8 +114,7 @@ void sn_emulated_take(sn_emulated_link *link, uint32_t count, uint8_t *out, uint
 
 /* Sends those frames over a UDP socket (see sn_vxlan_send) and removes those that the kernel accepts. Sets `burst_bytes`.
    Returns their number, or -errno if there are none. */
-int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, uint32_t address, uint16_t port, uint32_t vni,
-                         int gso);
+int64_t sn_emulated_push(sn_emulated_link *link, uint32_t count, int fd, const sn_endpoint *to, uint32_t vni, int gso);
 
 /* Returns the bytes that may be sent now; 0 from a full queue on until it has drained. */
 int64_t sn_emulated_tx_space(sn_emulated_link *link, double now);

@@ -11,6 +11,7 @@
 #include "nic/headers.h"
 
 enum { ETHERNET_AND_IPV4 = ETHERNET_HEADER + IPV4_HEADER };
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8, TIMESTAMPS_LENGTH = 10 };
 
 /* The fields of a segment, in host order. */
 typedef struct {
@@ -27,10 +28,39 @@ typedef struct {
     bool has_timestamps;
     uint32_t ts_value;
     uint32_t ts_echo;
+    uint32_t sack_blocks;
+    uint32_t sacks[8]; /* the first number of each block, and the one behind it */
 } sn_segment_fields;
 
-/* Writes the Ethernet, IPv4 and TCP header of a segment, at most 66 bytes. Lengths and checksums are zero. Returns the
-   length. */
+/* Writes timestamps and SACK blocks, as many as fit beside them (RFC 2018, section 3), as softnic/packet/headers.py does.
+   Returns the length. */
+static inline uint32_t sn_segment_options(const sn_segment_fields *s, uint8_t *options)
+{
+    const uint32_t most = s->has_timestamps ? 3 : 4, blocks = s->sack_blocks < most ? s->sack_blocks : most;
+    uint32_t length = 0;
+    if (s->has_timestamps) {
+        if (!blocks)
+            options[length++] = OPTION_NOP, options[length++] = OPTION_NOP;
+        options[length] = OPTION_TIMESTAMPS;
+        options[length + 1] = TIMESTAMPS_LENGTH;
+        sn_store32be(options + length + 2, s->ts_value);
+        sn_store32be(options + length + 6, s->ts_echo);
+        length += TIMESTAMPS_LENGTH;
+    }
+    if (blocks) {
+        options[length] = OPTION_SACK;
+        options[length + 1] = (uint8_t)(2 + 8 * blocks);
+        length += 2;
+        for (uint32_t i = 0; i < 2 * blocks; i++, length += 4)
+            sn_store32be(options + length, s->sacks[i]);
+    }
+    while (length % 4)
+        options[length++] = OPTION_NOP;
+    return length;
+}
+
+/* Writes the Ethernet, IPv4 and TCP header of a segment, at most SN_MOST_HEADER bytes. Lengths and checksums are zero.
+   Returns the length. */
 static inline uint32_t sn_segment_header(const sn_segment_fields *s, const uint8_t *destination, const uint8_t *source,
                                          uint16_t identification, uint8_t *header)
 {
@@ -51,15 +81,11 @@ static inline uint32_t sn_segment_header(const sn_segment_fields *s, const uint8
     sn_store16be(tcp + TCP_DPORT, s->dport);
     sn_store32be(tcp + TCP_SEQ, s->seq);
     sn_store32be(tcp + TCP_ACK, s->ack);
-    tcp[TCP_OFFSET] = s->has_timestamps ? 8 << 4 : 5 << 4;
+    const uint32_t options = sn_segment_options(s, tcp + TCP_HEADER);
+    tcp[TCP_OFFSET] = (uint8_t)((TCP_HEADER + options) / 4 << 4);
     tcp[TCP_FLAGS] = s->flags;
     sn_store16be(tcp + TCP_WINDOW, (uint16_t)s->window);
-    if (!s->has_timestamps)
-        return ETHERNET_AND_IPV4 + TCP_HEADER;
-    sn_store32be(tcp + TCP_HEADER, 0x0101080A); /* two NOPs, then the option */
-    sn_store32be(tcp + TCP_HEADER + 4, s->ts_value);
-    sn_store32be(tcp + TCP_HEADER + 8, s->ts_echo);
-    return ETHERNET_AND_IPV4 + TCP_HEADER + 12;
+    return ETHERNET_AND_IPV4 + TCP_HEADER + options;
 }
 
 /* The header, zero in the fields that differ between frames, and the partial checksums of the rest. */

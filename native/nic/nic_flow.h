@@ -17,8 +17,7 @@ typedef struct {
     double path_until; /* until then the path is valid, while the turn's `path_epoch` is this one */
     int64_t path_epoch;
     int64_t destination;  /* MAC address */
-    int64_t peer_address; /* of the UDP endpoint, where the wire is one */
-    int64_t peer_port;
+    int64_t peer; /* index in the turn's list of peers, where the wire is UDP */
     bool gso;
     bool is_loopback;     /* the flow is to this node itself */
     int64_t peer_codecs;  /* that both ends have; -1: the NIC decides about each segment in Python */

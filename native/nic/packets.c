@@ -2,10 +2,9 @@
 #include "nic/packets.h"
 #include "nic/checksum.h"
 #include "codecs/codecs.h"
+#include "nic/frame_header.h"
 #include "nic/frames.h"
 #include "nic/headers.h"
-
-enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
 
 static uint8_t parse_ethernet(const uint8_t *frame, uint32_t length, const uint8_t *mac)
 {
@@ -40,7 +39,7 @@ static void parse_options(const uint8_t *options, uint32_t length, uint32_t offs
             continue;
         }
         if (i + 1 >= length || options[i + 1] < 2 || options[i + 1] > length - i) break;
-        if (options[i] == OPTION_TIMESTAMPS && options[i + 1] == 10) {
+        if (options[i] == OPTION_TIMESTAMPS && options[i + 1] == TIMESTAMPS_LENGTH) {
             run->has_timestamps = 1;
             run->ts_value = sn_load32be(options + i + 2);
             run->ts_echo = sn_load32be(options + i + 6);

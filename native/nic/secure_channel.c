@@ -28,11 +28,10 @@ bool sn_session_needs_rekey(const sn_session *session, double now)
     return now >= session->rekey_at || session->encryptor.counter >= session->rekey_counter;
 }
 
-uint32_t sn_secure_send(sn_secure_channel *c, int fd, uint32_t address, uint16_t port, const uint8_t *data,
+uint32_t sn_secure_send(sn_secure_channel *c, int fd, uint32_t peer, const uint8_t *data,
                         const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso, double now)
 {
-    const int64_t peer = sn_find_peer(c->keys, c->peer_count, address, port);
-    sn_session *session = peer < 0 ? NULL : sn_sending_session(c->peers[peer], now);
+    sn_session *session = sn_sending_session(c->peers[peer], now);
     uint32_t done = 0;
     if (session == NULL || sn_session_needs_rekey(session, now))
         return 0;
@@ -40,24 +39,26 @@ uint32_t sn_secure_send(sn_secure_channel *c, int fd, uint32_t address, uint16_t
         const uint32_t most = count - done < c->frames ? count - done : c->frames;
         const uint32_t sealed = sn_encrypt(c->cipher, &session->encryptor, data, offsets + done, lengths + done, most,
                                            c->out, c->size, c->offsets, c->lengths);
-        const int sent = sealed ? sn_udp_send(fd, address, port, c->out, c->offsets, c->lengths, sealed, gso) : 0;
+        const int sent = sealed ? sn_udp_send(fd, &c->keys[peer], c->out, c->offsets, c->lengths, sealed, gso) : 0;
         if (sent <= 0)
             break;
         done += (uint32_t)sent;
+        c->peers[peer]->sent_at = now;
         if ((uint32_t)sent < sealed)
             break;
     }
     return done;
 }
 
-enum { KEY_BYTES = sizeof(uint64_t), MOST_BYTES = 65535 };
+enum { KEY_BYTES = sizeof(sn_endpoint), MOST_BYTES = 65535 };
 
 /* Passes a datagram on to its queue. */
-static void pass_on(sn_secure_queues *queues, uint32_t queue, uint64_t sender, const uint8_t *datagram, uint32_t length)
+static void pass_on(sn_secure_queues *queues, uint32_t queue, const sn_endpoint *sender, const uint8_t *datagram,
+                    uint32_t length)
 {
     uint8_t record[KEY_BYTES + MOST_BYTES];
     const uint32_t offset = 0, size = KEY_BYTES + length;
-    memcpy(record, &sender, KEY_BYTES);
+    memcpy(record, sender, KEY_BYTES);
     memcpy(record + KEY_BYTES, datagram, length);
     if (sn_inbox_put(queues->inboxes[queue], record, &offset, &size, 1))
         queues->passed++;
@@ -76,7 +77,7 @@ static void steer(sn_secure_channel *c, sn_source *source)
         const uint32_t offset = batch->offsets[i], length = batch->lengths[i];
         const uint32_t queue = sn_sealed_queue(batch->data + offset, length, queues->count, queues->own);
         if (queue != queues->own && length <= MOST_BYTES) {
-            pass_on(queues, queue, c->keys[source->peer], batch->data + offset, length);
+            pass_on(queues, queue, &c->keys[source->peer], batch->data + offset, length);
         } else {
             batch->offsets[kept] = offset;
             batch->lengths[kept++] = length;
@@ -101,9 +102,9 @@ bool sn_secure_take(sn_secure_channel *c, uint64_t *size)
         sn_inbox_take(queues->inboxes[queues->own], &batch.data, size, &batch.offsets, &batch.lengths);
     uint32_t frames = 0, sources = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t sender;
+        sn_endpoint sender;
         memcpy(&sender, batch.data + batch.offsets[i], KEY_BYTES);
-        const int64_t peer = sn_find_peer(c->keys, c->peer_count, (uint32_t)(sender >> 16), (uint16_t)sender);
+        const int64_t peer = sn_find_peer(c->keys, c->peer_count, &sender);
         if (peer < 0)
             continue; /* it is not one any more */
         if (sources == 0 || batch.sources[sources - 1].peer != (uint32_t)peer)
@@ -133,10 +134,12 @@ static bool open_some(sn_secure_channel *c, const sn_source *source, double now)
             decryptors[count++] = &peer->sessions[i]->decryptor;
         }
     }
-    const uint32_t done = sn_decrypt(c->cipher, peer->hello_key, decryptors, count, batch->data, batch->offsets + at,
-                                     batch->lengths + at, left, batch->offsets + o->frames,
-                                     batch->lengths + o->frames, &o->found);
+    const uint32_t done = sn_decrypt(c->cipher, peer->hello_keys, peer->hello_key_count, decryptors, count,
+                                     batch->data, batch->offsets + at, batch->lengths + at, left,
+                                     batch->offsets + o->frames, batch->lengths + o->frames, &o->found);
     o->frames += o->found.frames;
+    if (o->found.by[0] + o->found.by[1] > 0)
+        c->heard_at[source->peer] = now;
     o->at_hello = done < left;
     if (o->at_hello)
         o->hello = batch->offsets[at + done];

@@ -31,9 +31,11 @@ typedef struct {
 
 /* What is agreed with a peer. */
 typedef struct {
-    uint8_t hello_key[32];
+    sn_hello_key hello_keys[SN_MOST_HELLO_KEYS];
+    uint32_t hello_key_count;
     sn_session *sessions[SN_MOST_SESSIONS]; /* the newest first */
     uint32_t session_count;
+    double sent_at; /* when a frame was last sent to it */
 } sn_secure_peer;
 
 /* The datagrams of one batch (sn_vxlan_receive). `sources` and `received` count datagrams, and when it is open, frames. */
@@ -63,7 +65,7 @@ typedef struct {
 typedef struct {
     uint32_t own;
     uint32_t count;        /* 0 or 1: there is no other one */
-    sn_inbox **inboxes;    /* of all, for datagrams, each behind the key of its sender */
+    sn_inbox **inboxes;    /* of all, for datagrams, each behind the address of its sender */
     sn_source *sources;    /* SN_INBOX_FRAMES: of those that others have passed on, */
     sn_received received;  /* and their number */
     uint64_t passed;       /* to others, */
@@ -72,7 +74,8 @@ typedef struct {
 
 typedef struct {
     const sn_cipher *cipher;
-    const uint64_t *keys; /* of the peers, as for sn_vxlan_receive */
+    const sn_endpoint *keys; /* of the peers, as for sn_vxlan_receive */
+    double *heard_at;        /* when something that is authentic was last heard from each of these addresses */
     sn_secure_peer **peers;
     uint32_t peer_count;
     uint8_t *out; /* memory of a sealed batch */
@@ -91,9 +94,9 @@ sn_session *sn_sending_session(const sn_secure_peer *peer, double now);
 /* Returns whether another session is to be made in the place of this one. */
 bool sn_session_needs_rekey(const sn_session *session, double now);
 
-/* Seals frames and sends them over a UDP socket (see sn_udp_send). Returns how many the kernel accepted: none without a
-   session, or with one that is to be replaced. */
-uint32_t sn_secure_send(sn_secure_channel *channel, int fd, uint32_t address, uint16_t port, const uint8_t *data,
+/* Seals frames and sends them over a UDP socket to a peer (see sn_udp_send). Returns how many the kernel accepted: none
+   without a session, or with one that is to be replaced. */
+uint32_t sn_secure_send(sn_secure_channel *channel, int fd, uint32_t peer, const uint8_t *data,
                         const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso, double now);
 
 /* Begins with the batch that was received: passes datagrams of other queues on. */

@@ -51,9 +51,16 @@ uint32_t sn_frame_lane(const uint8_t *frame, uint32_t length)
 
 enum { COUNTER_AT = 8 /* in a sealed datagram */ };
 
-uint32_t sn_sealed_queue(const uint8_t *datagram, uint32_t length, uint32_t queues, uint32_t own)
+uint32_t sn_hello_length(const uint8_t *datagram, uint32_t length)
 {
     if (length == SN_HELLO_LENGTH && datagram[0] == SN_SECURE_HELLO)
+        return SN_HELLO_LENGTH;
+    return length == SN_IDENTITY_HELLO_LENGTH && datagram[0] == SN_IDENTITY_HELLO ? SN_IDENTITY_HELLO_LENGTH : 0;
+}
+
+uint32_t sn_sealed_queue(const uint8_t *datagram, uint32_t length, uint32_t queues, uint32_t own)
+{
+    if (sn_hello_length(datagram, length))
         return 0;
     if (length < SN_SECURE_OVERHEAD || datagram[0] != SN_SECURE_FRAME)
         return own;

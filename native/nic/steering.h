@@ -32,6 +32,9 @@ uint32_t sn_next_port(uint32_t address, uint32_t other, uint16_t other_port, uin
 /* Returns the lane of a frame: that of its flow, or 0 if it is not TCP's. */
 uint32_t sn_frame_lane(const uint8_t *frame, uint32_t length);
 
+/* Returns the length of the hello (aead.h) that a datagram is by its kind and length, or 0. */
+uint32_t sn_hello_length(const uint8_t *datagram, uint32_t length);
+
 /* Returns the queue, of `queues`, that opens a sealed datagram: that of its frame's lane (aead.h), which only its sender
    can have written; of hellos the first; of anything else `own`, which is to count it. */
 uint32_t sn_sealed_queue(const uint8_t *datagram, uint32_t length, uint32_t queues, uint32_t own);

@@ -83,7 +83,7 @@ void sn_turn_step(sn_turn *t, double now)
     pull(t);
     sn_turn_receive_all(t, now);
     t->has_looped = false;
-    const bool left = sn_turn_advance_engines(t);
+    const bool left = sn_turn_advance_engines(t, now);
     const bool attends = t->control.attend && (left || t->attends || t->attention || t->first_noted);
     t->attention = false;
     if (attends && !t->failed)

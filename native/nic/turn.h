@@ -2,7 +2,7 @@
 
    All data takes this way, in the daemon and in virtual time alike. The NIC of a kernel has the kernel's device in the
    place of flows (tap_nic.h). What is decision is asked of the control plane (`sn_control`): a frame that opens or closes
-   a connection or belongs to none, losses, timers that decide something, a tag whose codec is not known, a path. It
+   a connection or belongs to none, timers that decide something, a tag whose codec is not known, a path. It
    answers before the turn goes on, so no turn is ever half done. */
 #ifndef SOFTNIC_TURN_H
 #define SOFTNIC_TURN_H
@@ -76,6 +76,9 @@ typedef struct {
     uint64_t host_segments_received;
     uint64_t host_fast_path_sent;
     uint64_t host_fast_path_received;
+    uint64_t host_fast_retransmits;
+    uint64_t host_spurious_retransmits;
+    uint64_t host_out_of_order;
     uint64_t link_sent_frames;
     uint64_t link_sent_bytes;
     uint64_t link_received_frames;
@@ -128,8 +131,7 @@ typedef struct {
 /* Where the frames to a MAC address go. */
 typedef struct {
     uint64_t destination;
-    uint32_t address;
-    uint16_t port;
+    uint32_t peer; /* index in the list of peers */
     bool gso;
 } sn_turn_path;
 
@@ -154,6 +156,8 @@ typedef struct {
     void (*prepare)(void *owner, sn_flow *flow, double now);
     /* Sends for the first flow of a ring, at most about `space` bytes. Returns the wire bytes. */
     int64_t (*output)(void *owner, sn_ready_ring *ring, int64_t space, double now);
+    /* Sends the acknowledgement with which a flow reports gaps. */
+    void (*acknowledge)(void *owner, sn_flow *flow, double now);
     /* Sends the frames of the latest cut from `first` on through the link. */
     void (*send)(void *owner, uint32_t first, double now);
     /* Has `receive` return the frames of the latest cut from `first` on. */
@@ -186,7 +190,7 @@ typedef struct {
     uint32_t mtu;
     uint8_t mac[6];
     uint64_t offloads; /* bit (tos >> 2) is set for every ToS that selects an offload */
-    const uint64_t *peers; /* as for sn_vxlan_receive */
+    const sn_endpoint *peers; /* as for sn_vxlan_receive */
     uint64_t *peer_macs;   /* MAC address that was heard from each of them last */
     uint32_t peer_count;
     sn_secure_channel *channel; /* encrypts the wire; NULL: it is VXLAN */
@@ -207,6 +211,7 @@ typedef struct {
     bool has_inbox;   /* other queues have passed frames on, */
     bool has_sealed;  /* or may have passed datagrams on that are sealed */
     bool wire_is_full; /* frames wait in the link for the kernel */
+    bool owes_reports; /* flows have gaps to report */
     bool is_full;     /* flows that have something to send wait for the link */
     bool attends;     /* `attend` is called in every turn */
     bool attention;   /* and in the next one, which is taken at once */

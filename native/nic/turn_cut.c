@@ -19,7 +19,7 @@ static uint64_t frame_space(const sn_turn *t, uint64_t length, bool offloaded)
     return frames * overhead + (length < frames * plan->max_payload ? length : frames * plan->max_payload);
 }
 
-static void count_sent(sn_turn *t, sn_nic_flow *flow, bool offloaded)
+static void count_sent(sn_turn *t, sn_nic_flow *flow, bool again, bool offloaded)
 {
     const sn_cut_result *cut = t->tx.result;
     sn_turn_counts *counts = &t->counts;
@@ -29,9 +29,11 @@ static void count_sent(sn_turn *t, sn_nic_flow *flow, bool offloaded)
     counts->nic_tx_frames += cut->frames;
     counts->nic_tx_wire_bytes += cut->frame_bytes;
     flow->wire_bytes_sent += (int64_t)cut->frame_bytes;
-    if (offloaded) {
+    if (offloaded && !again) {
         flow->offload_original_bytes_sent += (int64_t)cut->consumed;
         flow->offload_encoded_bytes_sent += (int64_t)cut->payload_bytes;
+    }
+    if (offloaded) {
         counts->nic_tx_offload_frames += cut->frames;
         counts->nic_tx_offload_original_bytes += cut->consumed;
         counts->nic_tx_offload_encoded_bytes += cut->payload_bytes;
@@ -39,7 +41,8 @@ static void count_sent(sn_turn *t, sn_nic_flow *flow, bool offloaded)
     }
 }
 
-bool sn_turn_cut(sn_turn *t, sn_nic_flow *flow, const uint8_t *header, const uint8_t *payload, uint64_t length)
+bool sn_turn_cut(sn_turn *t, sn_nic_flow *flow, bool again, const uint8_t *header, const uint8_t *payload,
+                 uint64_t length)
 {
     const sn_turn_transmit *tx = &t->tx;
     const bool offloaded = tx->plan->codec >= 0;
@@ -47,6 +50,6 @@ bool sn_turn_cut(sn_turn *t, sn_nic_flow *flow, const uint8_t *header, const uin
     if (sn_cut(tx->plan, header, payload, length, tx->data, space < tx->size ? space : tx->size, tx->offsets,
                tx->lengths, tx->result))
         return false;
-    count_sent(t, flow, offloaded);
+    count_sent(t, flow, again, offloaded);
     return true;
 }

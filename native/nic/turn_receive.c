@@ -91,12 +91,19 @@ typedef struct {
     sn_chunk *chunk; /* that contains `data`; NULL: the steps of a collective wait for it there */
     uint32_t length;
     bool restored;
+    bool is_ahead; /* it is kept until the bytes before it have come */
 } sn_place;
 
 /* Finds the place of a run's payload. Returns false if there is no memory. */
-static bool find_place(sn_turn *t, const sn_flow *flow, uint32_t length, sn_place *place)
+static bool find_place(sn_turn *t, const sn_flow *flow, uint32_t length, bool is_ahead, sn_place *place)
 {
-    *place = (sn_place){.length = length};
+    *place = (sn_place){.length = length, .is_ahead = is_ahead};
+    if (is_ahead) {
+        place->chunk = sn_reassembly_chunk(length);
+        if (place->chunk)
+            place->data = place->chunk->data;
+        return place->chunk != NULL;
+    }
     if (flow->steps && flow->receive_buffer.first == NULL &&
         (place->data = sn_step_queue_place(flow->steps, length)) != NULL)
         return true;
@@ -181,13 +188,38 @@ static void deliver(sn_turn *t, sn_flow *flow, const sn_run *run, sn_place *plac
     }
 }
 
+/* Keeps the payload of a run until the bytes before it have come; without memory, the peer sends it again. */
+static void keep_ahead(sn_turn *t, sn_flow *flow, const sn_run *run, sn_place *place)
+{
+    uint32_t raw;
+    if (!place->restored)
+        restore(t, flow, run, place->data, place->length, &raw);
+    place->chunk->end = place->length;
+    if (sn_flow_keep(flow, run->seq, place->chunk))
+        sn_chunk_free(place->chunk);
+    else
+        t->counts.host_out_of_order++;
+}
+
+/* Passes on what has waited for the bytes before it; steps and headers of collectives find it in the same turn. */
+static void deliver_filled(sn_turn *t, sn_flow *flow)
+{
+    sn_reassembly_deliver(&flow->reassembly, &flow->receive_buffer);
+    if (flow->steps || flow->headers)
+        return;
+    if (flow->port)
+        sn_turn_push(t, flow->port);
+    else if (!flow->connection.readable_notified)
+        t->control.notify(t->owner, flow, SN_FLOW_READABLE);
+}
+
 /* A writer waits for space: has it continue, if a quarter of the buffer is free (softnic/tcp/connection.py). */
 static void make_writable(sn_turn *t, sn_flow *flow)
 {
     const sn_send_buffer *buffer = &flow->send_buffer;
     const sn_send_tuning *tuning = &flow->send_tuning;
     const bool may_grow = buffer->end - flow->send.snd_nxt < flow->send.mss && buffer->capacity < tuning->most &&
-                          flow->send.snd_una >= tuning->next;
+                          flow->scoreboard.delivered >= tuning->next;
     if (may_grow || (flow->port == NULL && !flow->steps)) {
         t->control.notify(t->owner, flow, SN_FLOW_WRITABLE);
     } else if (4 * sn_send_buffer_free(buffer) >= buffer->capacity) {
@@ -230,9 +262,10 @@ static void record(const sn_turn *t, const sn_run *run, const sn_place *place, d
 {
     const sn_payload_ref whole = {.length = place->length};
     if (place->restored)
-        sn_capture_received(t->capture, run, place->data, &whole, place->length, now);
+        sn_capture_received(t->capture, run, t->batch.data, place->data, &whole, place->length, now);
     else
-        sn_capture_received(t->capture, run, t->batch.data, t->batch.payloads + run->first, place->length, now);
+        sn_capture_received(t->capture, run, t->batch.data, t->batch.data, t->batch.payloads + run->first,
+                            place->length, now);
 }
 
 /* Processes a run. Returns false, and has changed nothing, if it is Python's. */
@@ -245,30 +278,40 @@ static bool take_run(sn_turn *t, const sn_run *run, bool is_looped, double now)
         return false;
     const bool tagged = sn_turn_is_tagged(t, run->tos);
     const uint32_t length = tagged && run->payload_bytes ? run->original_bytes : run->payload_bytes;
-    sn_segment segment = sn_segment_of(run, length);
+    sn_segment segment = sn_segment_of(run, t->batch.data, length);
     if (!sn_flow_receives(flow, &segment, now))
         return false;
     sn_place place = {0};
     uint32_t raw = 0;
     if (length) {
-        if (!can_deliver(t, flow, run) || !find_place(t, flow, length, &place))
+        if (!can_deliver(t, flow, run) || !find_place(t, flow, length, sn_flow_is_ahead(flow, &segment), &place))
             return false;
         place.restored = tagged && restore(t, flow, run, place.data, length, &raw);
-        if (place.restored != tagged)
+        if (place.restored != tagged) {
+            if (place.is_ahead)
+                sn_chunk_free(place.chunk);
             return false;
+        }
     }
     count_received(t, flow, run, length, raw);
     if (sn_is_captured(t->capture))
         record(t, run, &place, now);
     uint32_t left = sn_flow_receive(flow, &segment, now);
+    t->counts.host_fast_retransmits += (left & SN_RECOVERS) != 0;
+    t->counts.host_spurious_retransmits += (left & SN_UNDONE) != 0;
     if (left & SN_WRITABLE)
         make_writable(t, flow);
     if (left & SN_SCHEDULE)
         sn_schedule_timers(t->schedule, flow);
     if (left & SN_WAKE)
         sn_schedule_wake(t->schedule, flow);
+    t->owes_reports = t->owes_reports || flow->connection.dup_acks_pending;
     if (left & SN_DELIVER)
         deliver(t, flow, run, &place);
+    if (left & SN_KEEP)
+        keep_ahead(t, flow, run, &place);
+    if (flow->reassembly.ready.first)
+        deliver_filled(t, flow);
     return true;
 }
 

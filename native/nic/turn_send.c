@@ -31,7 +31,8 @@ static bool emit(sn_turn *t, sn_flow *flow, double now)
     plan->raw = 0;
     plan->block_offset = out->block_offset;
     plan->max_frames = out->frames < tx->frames ? (uint32_t)out->frames : tx->frames;
-    if (!sn_turn_cut(t, path, header, out->data, (uint64_t)(out->end - out->start)))
+    const bool again = out->start < flow->send.snd_nxt;
+    if (!sn_turn_cut(t, path, again, header, out->data, (uint64_t)(out->end - out->start)))
         return false;
     t->identification = (uint16_t)(t->identification + tx->result->frames);
     t->counts.host_segments_sent++;
@@ -47,8 +48,9 @@ static bool is_prepared(const sn_turn *t, const sn_flow *flow, double now)
 {
     if (flow->nic_flow.path_epoch != t->path_epoch || now >= flow->nic_flow.path_until)
         return false;
-    return flow->send.snd_nxt >= flow->send_buffer.end ||
-           sn_send_buffer_tag_range(&flow->send_buffer, flow->send.snd_nxt)->tag == flow->nic_flow.tag;
+    const int64_t next = sn_flow_next_sent(flow);
+    return next >= flow->send_buffer.end ||
+           sn_send_buffer_tag_range(&flow->send_buffer, next)->tag == flow->nic_flow.tag;
 }
 
 static bool prepare(sn_turn *t, sn_flow *flow, double now)
@@ -60,13 +62,12 @@ static bool prepare(sn_turn *t, sn_flow *flow, double now)
     return is_prepared(t, flow, now);
 }
 
-/* Sends what is most urgent for a flow. Returns the wire bytes, or NOT_HERE. */
-static int64_t transmit(sn_turn *t, sn_flow *flow, int64_t frames, double now)
+/* Sends the segment of a flow that is most urgent. Returns the wire bytes, or NOT_HERE; `again`: another one may follow. */
+static int64_t transmit_one(sn_turn *t, sn_flow *flow, int64_t frames, double now, bool *again)
 {
     const sn_cut_result *cut = t->tx.result;
-    uint32_t left = 0;
-    if (prepare(t, flow, now))
-        left = sn_flow_output(flow, frames, t->link_full_at, now, &t->output);
+    uint32_t left = sn_flow_output(flow, frames, t->link_full_at, now, &t->output);
+    *again = left & SN_AGAIN;
     if (left == 0 || ((left & (SN_DATA | SN_ACK)) && !emit(t, flow, now)))
         return NOT_HERE;
     if (left & SN_DATA)
@@ -83,6 +84,38 @@ static int64_t transmit(sn_turn *t, sn_flow *flow, int64_t frames, double now)
     if (flow->nic_flow.is_loopback)
         sn_turn_loop_back(t, now);
     return (int64_t)cut->frame_bytes;
+}
+
+/* Sends what is most urgent for a flow. Returns the wire bytes, or NOT_HERE. */
+static int64_t transmit(sn_turn *t, sn_flow *flow, int64_t frames, double now)
+{
+    int64_t sent = 0;
+    bool again = prepare(t, flow, now);
+    if (!again)
+        return NOT_HERE;
+    while (again) {
+        const int64_t bytes = transmit_one(t, flow, frames, now, &again);
+        if (bytes == NOT_HERE) {
+            flow->connection.turn_bytes -= sent; /* Python accounts for the rest */
+            return NOT_HERE;
+        }
+        sent += bytes;
+    }
+    return sent;
+}
+
+/* Reports gaps without waiting for the turns of the flows: their peers, who know less than what has arrived, would take more
+   for lost. */
+static void report_gaps(sn_turn *t, double now)
+{
+    bool again;
+    t->owes_reports = false;
+    for (sn_flow *flow = t->schedule->ready.first, *next; flow && !t->failed && !t->wire_is_full; flow = next) {
+        next = flow->scheduling.next;
+        if (flow->connection.dup_acks_pending &&
+            (!is_prepared(t, flow, now) || transmit_one(t, flow, 1, now, &again) == NOT_HERE) && !t->failed)
+            t->control.acknowledge(t->owner, flow, now);
+    }
 }
 
 int64_t sn_turn_serve(sn_turn *t, sn_ready_ring *ring, int64_t space, double now)
@@ -114,6 +147,8 @@ void sn_turn_send_all(sn_turn *t, double now)
             t->is_full = true;
             return;
         }
+        if (t->owes_reports)
+            report_gaps(t, now);
         while (s->ready.first && space > 0 && !t->failed && !t->wire_is_full)
             space -= sn_turn_serve(t, &s->ready, space, now);
     }

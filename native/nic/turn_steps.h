@@ -28,8 +28,10 @@ static inline bool sn_turn_is_tagged(const sn_turn *turn, uint32_t tos)
     return turn->offloads >> (tos >> 2) & 1;
 }
 
-/* Cuts a segment into frames as `tx.plan` says, and counts it, for its flow too. Returns false if it cannot be cut. */
-bool sn_turn_cut(sn_turn *turn, sn_nic_flow *flow, const uint8_t *header, const uint8_t *payload, uint64_t length);
+/* Cuts a segment into frames as `tx.plan` says, and counts it, for its flow too; `again`: it was sent before. Returns
+   false if it cannot be cut. */
+bool sn_turn_cut(sn_turn *turn, sn_nic_flow *flow, bool again, const uint8_t *header, const uint8_t *payload,
+                 uint64_t length);
 
 /* The known path to a MAC address, or NULL. */
 const sn_turn_path *sn_turn_path_to(const sn_turn *turn, const uint8_t *destination);
@@ -57,7 +59,7 @@ bool sn_turn_receive_tap(sn_turn *turn, uint32_t index, double now);
 void sn_turn_send_tap(sn_turn *turn, double now);
 
 /* Lets collectives go on. Returns whether Python has to. */
-bool sn_turn_advance_engines(sn_turn *turn);
+bool sn_turn_advance_engines(sn_turn *turn, double now);
 
 /* Receives and processes the frames of the latest cut, up to the first run that Python has to process. */
 void sn_turn_loop_back(sn_turn *turn, double now);

@@ -46,7 +46,7 @@ static void record(sn_turn *t, const arrival *a, const content *c, double now)
     run.seq = sn_load32be(tcp + TCP_SEQ);
     run.flags = tcp[TCP_FLAGS];
     if (!run.sack_blocks && !(run.flags & TCP_SYN)) {
-        sn_capture_received(t->capture, &run, c->data, c->pieces, c->length, now);
+        sn_capture_received(t->capture, &run, t->batch.data, c->data, c->pieces, c->length, now);
         return;
     }
     uint8_t *whole = c->data == t->tap->decoded ? t->tap->decoded : space_for(t->tap, c->length);

@@ -35,8 +35,7 @@ static const sn_nic_flow *find_path(sn_turn *t, sn_nic_flow *path, const uint8_t
     path->destination = destination;
     path->path_epoch = 0;
     if (known) {
-        path->peer_address = known->address;
-        path->peer_port = known->port;
+        path->peer = known->peer;
         path->gso = known->gso;
     } else if (t->in_python || !t->tap->control.find_path(t->owner, path, now)) {
         return NULL;
@@ -130,7 +129,7 @@ static int64_t send_frames(sn_turn *t, const sn_tap_packet *packet, const sn_tx_
     write_header(t, packet, part, header);
     if (is_adaptive)
         t->tx.plan->raw = !tap->control.encodes(t->owner, flow, (uint32_t)part->tos);
-    if (!sn_turn_cut(t, path, header, payload, length))
+    if (!sn_turn_cut(t, path, false, header, payload, length)) /* what its kernel sends again is not told apart */
         return -1;
     if (is_adaptive)
         tap->control.encoded(t->owner, flow, t->tx.result->frames >= t->tx.plan->max_frames, now);

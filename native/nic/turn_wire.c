@@ -19,8 +19,7 @@ const sn_turn_path *sn_turn_path_to(const sn_turn *t, const uint8_t *destination
 /* Where frames go that leave the emulated link, and when. */
 typedef struct {
     const sn_turn *turn;
-    uint32_t address;
-    uint16_t port;
+    uint32_t peer;
     bool gso;
     double now;
 } way_out;
@@ -31,9 +30,8 @@ static int push(const void *context, uint8_t *data, const uint32_t *offsets, con
     const way_out *way = context;
     const sn_turn *t = way->turn;
     if (t->channel)
-        return (int)sn_secure_send(t->channel, t->wire, way->address, way->port, data, offsets, lengths, count,
-                                   way->gso, way->now);
-    return sn_vxlan_send(t->wire, way->address, way->port, (uint32_t)t->vni, data, offsets, lengths, count, way->gso);
+        return (int)sn_secure_send(t->channel, t->wire, way->peer, data, offsets, lengths, count, way->gso, way->now);
+    return sn_vxlan_send(t->wire, &t->peers[way->peer], (uint32_t)t->vni, data, offsets, lengths, count, way->gso);
 }
 
 void sn_turn_release(sn_turn *t, double now)
@@ -44,7 +42,7 @@ void sn_turn_release(sn_turn *t, double now)
     uint32_t count;
     while ((count = sn_emulated_burst(link, now, true)) > 0) {
         const sn_turn_path *path = sn_turn_path_to(t, link->destination);
-        const way_out way = path ? (way_out){t, path->address, path->port, path->gso, now} : (way_out){0};
+        const way_out way = path ? (way_out){t, path->peer, path->gso, now} : (way_out){0};
         const int64_t sent = path ? sn_emulated_push_with(link, count, push, &way) : -ENOENT;
         if (sent <= 0) {
             t->control.release(t->owner, now);
@@ -59,7 +57,7 @@ static void send_directly(sn_turn *t, const sn_nic_flow *path, double now)
 {
     const sn_turn_transmit *tx = &t->tx;
     const uint32_t frames = tx->result->frames;
-    const way_out way = {t, (uint32_t)path->peer_address, (uint16_t)path->peer_port, path->gso, now};
+    const way_out way = {t, (uint32_t)path->peer, path->gso, now};
     const int sent = push(&way, tx->data, tx->offsets, tx->lengths, frames);
     const uint32_t accepted = sent > 0 ? (uint32_t)sent : 0;
     t->counts.link_sent_frames += accepted;

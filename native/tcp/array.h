@@ -13,10 +13,10 @@ static inline bool sn_array_may_move(int64_t count, int64_t capacity, int64_t mo
     return 2 * (count + more) <= capacity;
 }
 
-/* Whether one more element needs no memory. */
-static inline bool sn_array_has_room(int64_t first, int64_t count, int64_t capacity)
+/* Whether `more` elements need no memory. */
+static inline bool sn_array_has_room(int64_t first, int64_t count, int64_t capacity, int64_t more)
 {
-    return first + count < capacity || sn_array_may_move(count, capacity, 1);
+    return first + count + more <= capacity || sn_array_may_move(count, capacity, more);
 }
 
 /* Makes room for `more` elements of `size` bytes behind those of `array`, at most as many as a new array has. Returns

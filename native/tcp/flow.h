@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "nic/nic_flow.h"
+#include "tcp/reassembly.h"
 #include "tcp/receive_buffer.h"
 #include "tcp/scoreboard.h"
 #include "tcp/send_buffer.h"
@@ -71,6 +72,7 @@ typedef struct {
     int64_t peer_port;
     int64_t super_segment;
     double trim_after_s;
+    double gap_s;
 } sn_connection;
 
 typedef struct {
@@ -95,15 +97,11 @@ typedef struct {
     int64_t rcv_adv;
     int64_t scale;
     int64_t capacity;
+    int64_t initial;
     int64_t unread;
     int64_t largest;
     sn_maybe_position fin;
 } sn_receive;
-
-typedef struct {
-    bool has_gap;
-    bool has_repeated;
-} sn_reassembly;
 
 typedef struct {
     double srtt;
@@ -124,7 +122,10 @@ typedef struct {
     int64_t smss;
     int64_t cwnd;
     int64_t ssthresh;
+    bool by_path;
     bool restarting;
+    bool lost_much;       /* BBR: in this phase */
+    int64_t queueless_losses; /* auto */
     int64_t acknowledged; /* Reno */
     double w_max;         /* CUBIC, from here on */
     double prior;
@@ -137,6 +138,8 @@ typedef struct {
     double rate;
     double least_rtt;
     double least_rtt_at;
+    double recent_rtt;
+    double recent_rtt_at;
     int64_t round;
     int64_t round_ends;
     double full_rate;
@@ -146,6 +149,13 @@ typedef struct {
     sn_maybe_number probe_ends;
     int64_t limited_until;
     int64_t resume;
+    int64_t bound;
+    int64_t bound_step;
+    int64_t counted_delivered;
+    int64_t counted_lost;
+    int64_t round_flight;
+    int64_t seen_lost;
+    double crowded_at;
     int64_t rates_count;
     int64_t rate_rounds[10]; /* ascending: the round of each of `rates` */
     double rates[10];        /* descending: each may become the maximum of the last rounds */
@@ -160,9 +170,21 @@ typedef struct {
     double baseline;
 } sn_hystart;
 
+enum { SN_RECOVERY_OPEN = 0, SN_RECOVERY_FAST = 1, SN_RECOVERY_LOSS = 2 };
+
 typedef struct {
     bool is_open;
     bool must_send;
+    bool may_undo;
+    int64_t state;
+    int64_t recover;
+    int64_t duplicates;
+    int64_t flight_size;
+    int64_t arrived;
+    int64_t sent_bytes;
+    sn_maybe_position stamp;
+    sn_congestion congestion; /* this and the next, before the reduction: if `may_undo` */
+    sn_hystart hystart;
 } sn_recovery;
 
 typedef struct {
@@ -177,7 +199,12 @@ typedef struct {
     double rtt;
     double peer_ack_delay_s;
     bool reordering_seen;
+    bool probe_repeats;
+    bool probe_dsacked;
     sn_maybe_position probe_end;
+    sn_maybe_position dsack_round;
+    int64_t multiplier;
+    int64_t persist;
 } sn_rack;
 
 typedef struct {
@@ -206,6 +233,7 @@ typedef struct {
     int64_t most;
     int64_t taken;
     int64_t position;
+    int64_t consumed;
     double started;
     double rtt_s;
     double round_ends;

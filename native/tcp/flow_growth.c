@@ -1,8 +1,14 @@
-/* Round trips, congestion windows and pacing: softnic/tcp/rto.py, rack.py, hystart.py, congestion.py, reno.py, cubic.py
-   and pacing.py describe them. */
+/* Round trips, congestion windows and pacing: softnic/tcp/rto.py, hystart.py, congestion.py, reno.py, cubic.py and
+   pacing.py describe them. */
 #include "tcp/flow_steps.h"
 
 #include <math.h>
+
+/* For pacing: a window is hardly longer than a burst on shorter paths, and timers are too coarse. */
+static bool is_long_enough(double rtt)
+{
+    return rtt >= 0.002;
+}
 
 static void set_rto(sn_retransmission_timeout *rtt)
 {
@@ -40,50 +46,6 @@ void sn_retransmission_timeout_answered(sn_retransmission_timeout *rtt)
 {
     rtt->backoff = 0;
     set_rto(rtt);
-}
-
-void sn_minimum_rtt_sample(sn_minimum_rtt *minimum, double rtt, double now)
-{
-    const double period = 60.0;
-    if (now - minimum->since > period) {
-        minimum->before = now - minimum->since < 2 * period ? minimum->now : INFINITY;
-        minimum->now = rtt;
-        minimum->since = now;
-    } else if (rtt < minimum->now) {
-        minimum->now = rtt;
-    }
-}
-
-void sn_rack_update(sn_flow *flow, const sn_ack *ack, sn_maybe_number repeat_rtt)
-{
-    sn_rack *rack = &flow->rack;
-    const sn_range *sent = &ack->newest;
-    if (ack->reordered)
-        rack->reordering_seen = true;
-    if (!ack->has_newest)
-        return;
-    double rtt = ack->now - sent->sent_at, least = smaller(flow->minimum_rtt.before, flow->minimum_rtt.now);
-    if (sent->never_retransmitted)
-        sn_minimum_rtt_sample(&flow->minimum_rtt, rtt, ack->now);
-    else if (repeat_rtt > rtt + 0.002 || (rtt < least && least < INFINITY))
-        return; /* it answers an earlier transmission; timestamps count milliseconds */
-    rack->rtt = rtt;
-    if (sent->sent_at > rack->sent_at || (sent->sent_at == rack->sent_at && sent->end > rack->end)) {
-        rack->sent_at = sent->sent_at;
-        rack->end = sent->end;
-    }
-}
-
-double sn_rack_probe_after(const sn_rack *rack, const sn_scoreboard *board, int64_t smss, double srtt)
-{
-    if (rack->probe_end != -1 || board->sacked)
-        return INFINITY;
-    if (srtt == 0.0)
-        return 1.0;
-    double after = 2 * srtt;
-    if (board->pipe <= smss)
-        after += rack->peer_ack_delay_s;
-    return after > 0.01 ? after : 0.01;
 }
 
 void sn_hystart_restart(sn_hystart *h)
@@ -160,9 +122,46 @@ static void cubic_avoid(sn_congestion *c, const sn_ack *ack, int64_t arrived, bo
     c->cwnd += (int64_t)((target - window) / window * frames * smss);
 }
 
+enum { QUEUELESS_LOSSES = 8 };
+
+void sn_congestion_count_loss(sn_flow *flow)
+{
+    const double queue = 1.25;
+    sn_congestion *c = &flow->congestion;
+    if (!c->by_path || c->algorithm != SN_CUBIC)
+        return;
+    const bool queueless = flow->retransmission_timeout.srtt <= queue * sn_minimum_rtt_least(&flow->minimum_rtt);
+    c->queueless_losses = queueless ? c->queueless_losses + 1 : 0;
+}
+
+/* Continues with the algorithm for the path's round trip (softnic/tcp/auto.py). */
+static void choose_by_path(sn_flow *flow, double now)
+{
+    sn_congestion *c = &flow->congestion;
+    const double least = sn_minimum_rtt_least(&flow->minimum_rtt);
+    const bool known = least < INFINITY, is_long = known && 1000 * least >= SN_LONG_RTT_MS;
+    const bool is_lossy = known && is_long_enough(least) && c->queueless_losses >= QUEUELESS_LOSSES;
+    const int64_t algorithm = is_long || is_lossy ? SN_BBR : SN_CUBIC;
+    if (algorithm == c->algorithm)
+        return;
+    c->algorithm = algorithm;
+    flow->recovery.may_undo = false; /* the window from before would be the other algorithm's */
+    if (algorithm == SN_BBR) {
+        sn_congestion_begin_bbr(c);
+        c->least_rtt = c->recent_rtt = least;
+        c->least_rtt_at = c->recent_rtt_at = now;
+    } else {
+        c->ssthresh = c->cwnd;
+        c->w_max = c->prior = 0;
+        c->began_at = NAN;
+    }
+}
+
 void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack)
 {
     sn_congestion *c = &flow->congestion;
+    if (c->by_path)
+        choose_by_path(flow, ack->now);
     if (c->algorithm == SN_BBR) {
         sn_bbr_on_ack(c, ack);
         return;
@@ -193,32 +192,91 @@ void sn_congestion_on_ack(sn_flow *flow, const sn_ack *ack)
         reno_avoid(c, left);
 }
 
-void sn_congestion_on_idle(sn_flow *flow)
+void sn_congestion_on_loss(sn_congestion *c, int64_t flight_size)
 {
-    sn_congestion *c = &flow->congestion;
-    const int64_t initial = SN_INITIAL_WINDOW * c->smss;
+    int64_t ssthresh;
     if (c->algorithm == SN_BBR)
         return;
-    if (initial < c->cwnd)
-        c->cwnd = initial;
-    sn_hystart_restart(&flow->hystart);
+    if (c->algorithm == SN_CUBIC) {
+        const double beta = SN_CUBIC_BETA_PERCENT / 100.0;
+        const double window = (double)(flight_size < c->cwnd ? flight_size : c->cwnd) / (double)c->smss;
+        /* Who still had less than before the last loss leaves room to newcomers (RFC 9438, section 4.7). */
+        c->w_max = window < c->w_max ? window * (1 + beta) / 2 : window;
+        c->prior = window;
+        c->began_at = NAN;
+        ssthresh = (int64_t)(beta * window * (double)c->smss);
+    } else {
+        ssthresh = flight_size / 2;
+        c->acknowledged = 0;
+    }
+    c->ssthresh = ssthresh > 2 * c->smss ? ssthresh : 2 * c->smss;
+}
+
+void sn_congestion_on_timeout(sn_congestion *c, int64_t flight_size, bool first)
+{
+    if (first)
+        sn_congestion_on_loss(c, flight_size);
+    c->cwnd = c->smss;
+}
+
+void sn_congestion_restore(sn_congestion *c, const sn_congestion *before)
+{
+    const sn_congestion now = *c;
+    *c = *before;
+    if (c->algorithm == SN_BBR)
+        sn_bbr_keep_rates(c, &now);
+}
+
+/* The round trip to pace by: srtt lags behind a queue that has drained, and cwnd / srtt would then be less than the window
+   allows. */
+static double pacing_rtt(const sn_retransmission_timeout *rtt)
+{
+    return smaller(rtt->srtt, rtt->latest);
+}
+
+void sn_congestion_on_idle(sn_flow *flow, double idle_s)
+{
+    const double half_s = 10.0, known_s = 60.0;
+    sn_congestion *c = &flow->congestion;
+    const int64_t initial = SN_INITIAL_WINDOW * c->smss, used = 3 * c->cwnd / 4;
+    if (c->restarting)
+        return; /* nothing has left since */
     c->restarting = true;
+    if (idle_s > known_s)
+        c->queueless_losses = 0;
+    if (c->algorithm == SN_BBR) {
+        if (idle_s > known_s) {
+            sn_congestion_begin_bbr(c);
+            c->cwnd = initial;
+        }
+        return;
+    }
+    sn_hystart_restart(&flow->hystart);
+    c->began_at += idle_s; /* CUBIC's clock stood still */
+    c->seen_at += idle_s;
+    if (c->cwnd <= initial)
+        return;
+    if (c->ssthresh < used)
+        c->ssthresh = used;
+    const bool paced = is_long_enough(pacing_rtt(&flow->retransmission_timeout)); /* what is not would be a burst */
+    const int64_t left = paced ? (int64_t)ldexp((double)c->cwnd, -(int)smaller(idle_s / half_s, 60.0)) : 0;
+    c->cwnd = left > initial ? left : initial;
 }
 
 double sn_congestion_pacing_rate(const sn_congestion *c, double rtt)
 {
     if (c->algorithm == SN_BBR)
         return sn_bbr_pacing_rate(c, rtt);
-    return c->restarting ? NAN : (2 * c->cwnd < c->ssthresh ? 2.0 : 1.2) * (double)c->cwnd / rtt;
+    if (c->restarting && c->cwnd <= SN_INITIAL_WINDOW * c->smss)
+        return NAN;
+    return (2 * c->cwnd < c->ssthresh ? 2.0 : 1.2) * (double)c->cwnd / rtt;
 }
 
 bool sn_pacer_update(sn_pacer *pacer, const sn_congestion *c, const sn_retransmission_timeout *rtt,
                      double link_full_at, double now)
 {
-    const double shortest = 0.002;
-    /* srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows. */
-    double least = smaller(rtt->srtt, rtt->latest);
-    bool paced = least >= shortest && now - link_full_at > rtt->srtt;
+    const double least = pacing_rtt(rtt);
+    const bool paced = is_long_enough(least) && now - link_full_at > rtt->srtt;
     pacer->rate = paced ? sn_congestion_pacing_rate(c, least) : NAN;
     return !isnan(pacer->rate);
 }

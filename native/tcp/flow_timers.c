@@ -1,13 +1,25 @@
-/* When a flow sends again what was not acknowledged, and when it acknowledges: softnic/tcp/arm_timers.py and
-   delayed_ack.py describe it. */
+/* When a flow sends again what was not acknowledged, when it acknowledges, and when it returns memory: softnic/tcp/arm_timers.py
+   and delayed_ack.py describe it. */
 #include "tcp/flow_steps.h"
 
 #include <math.h>
 
+/* The time to the next retransmission. A user timeout of a few seconds, by which a peer counts as dead, leaves a timer that
+   is backed off few tries, and on a lossy path all of them may be lost: it is then backed off no further than an eighth. */
+static double retransmit_after(const sn_flow *flow)
+{
+    const double few_s = 5.0, part = 1.0 / 8;
+    const sn_retransmission_timeout *rtt = &flow->retransmission_timeout;
+    if (!flow->connection.established || flow->connection.user_timeout_s > few_s || !rtt->backoff)
+        return rtt->rto;
+    const double first = ldexp(rtt->rto, -(int)smaller((double)rtt->backoff, 30));
+    return smaller(rtt->rto, larger(first, part * flow->connection.user_timeout_s));
+}
+
 bool sn_flow_arm_rto(sn_flow *flow, double now)
 {
     sn_connection *c = &flow->connection;
-    double at = now + flow->retransmission_timeout.rto, give_up_at = c->unacked_since + c->user_timeout_s;
+    double at = now + retransmit_after(flow), give_up_at = c->unacked_since + c->user_timeout_s;
     if (at > give_up_at)
         at = give_up_at > now ? give_up_at : now;
     c->rto_at = at;
@@ -24,6 +36,28 @@ bool sn_flow_arm_pto(sn_flow *flow, double now)
     if (c->pto >= c->rto_at)
         c->pto = INFINITY;
     return c->pto < c->scheduled_at;
+}
+
+bool sn_flow_schedule_trim(sn_flow *flow, double now)
+{
+    sn_connection *c = &flow->connection;
+    if (c->trim_at != INFINITY)
+        return false;
+    c->trim_at = now + c->trim_after_s;
+    return c->trim_at < c->scheduled_at;
+}
+
+bool sn_flow_rearm_after_ack(sn_flow *flow, double now, bool advanced)
+{
+    sn_connection *c = &flow->connection;
+    if (advanced)
+        c->unacked_since = now;
+    if (flow->scoreboard.count == 0) {
+        c->rto_at = c->pto = INFINITY;
+        return sn_flow_schedule_trim(flow, now);
+    }
+    bool schedule = sn_flow_arm_rto(flow, now);
+    return sn_flow_arm_pto(flow, now) || schedule;
 }
 
 bool sn_delayed_ack_should_delay(sn_delayed_ack *delayed, int64_t frames, int64_t size, double now)

@@ -48,17 +48,24 @@ void sn_receive_buffer_clear(sn_receive_buffer *b)
         drop_first(b);
 }
 
-void sn_receive_buffer_keep(sn_receive_buffer *b, sn_chunk *chunk, uint32_t size)
+void sn_receive_buffer_add(sn_receive_buffer *b, sn_chunk *chunk)
 {
-    chunk->end += size;
-    b->size += size;
-    if (chunk == b->last)
-        return;
+    chunk->next = NULL;
+    b->size += chunk->end - chunk->start;
     if (b->last)
         b->last->next = chunk;
     else
         b->first = chunk;
     b->last = chunk;
+}
+
+void sn_receive_buffer_keep(sn_receive_buffer *b, sn_chunk *chunk, uint32_t size)
+{
+    if (chunk == b->last)
+        b->size += size;
+    chunk->end += size;
+    if (chunk != b->last)
+        sn_receive_buffer_add(b, chunk);
 }
 
 int sn_receive_buffer_append(sn_receive_buffer *b, const uint8_t *data, uint32_t size)

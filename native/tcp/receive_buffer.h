@@ -30,15 +30,18 @@ void sn_receive_buffer_read(sn_receive_buffer *buffer, uint8_t *out, int64_t siz
 
 /* Frees all. */
 void sn_receive_buffer_clear(sn_receive_buffer *buffer);
+void sn_chunk_free(sn_chunk *chunk);
 
 /* C only */
 
 /* A chunk for `size` bytes or more; NULL: there is no memory. */
 sn_chunk *sn_chunk_new(uint32_t size);
-void sn_chunk_free(sn_chunk *chunk);
 
 /* Appends `size` bytes that were written at the end of `chunk`, which is the last one or becomes it. */
 void sn_receive_buffer_keep(sn_receive_buffer *buffer, sn_chunk *chunk, uint32_t size);
+
+/* Appends a chunk with its bytes. */
+void sn_receive_buffer_add(sn_receive_buffer *buffer, sn_chunk *chunk);
 
 /* Copies bytes from `offset` on. Returns how many there are, at most `size`. */
 int64_t sn_receive_buffer_peek(const sn_receive_buffer *buffer, int64_t offset, uint8_t *out, int64_t size);

@@ -22,15 +22,15 @@ sn_range *sn_scoreboard_first(const sn_scoreboard *board)
     return at(board, 0);
 }
 
-bool sn_scoreboard_has_room(const sn_scoreboard *board)
+bool sn_scoreboard_has_room(const sn_scoreboard *board, int64_t more)
 {
-    return sn_array_has_room(board->first, board->count, board->capacity);
+    return sn_array_has_room(board->first, board->count, board->capacity, more);
 }
 
-bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una)
+bool sn_scoreboard_sent_once(const sn_scoreboard *board)
 {
-    for (int64_t index = 0; index < board->count && at(board, index)->start < una; index++)
-        if (!at(board, index)->never_retransmitted)
+    for (int64_t index = 0; index < board->count; index++)
+        if (!at(board, index)->never_retransmitted && at(board, index)->state == SN_OUT)
             return false;
     return true;
 }
@@ -252,6 +252,7 @@ void sn_scoreboard_mark_lost(sn_scoreboard *board, sn_range *range)
 {
     board->pipe -= range->wire_bytes;
     board->lost += range->wire_bytes;
+    board->lost_total += range->wire_bytes;
     range->state = SN_LOST;
 }
 
@@ -292,6 +293,7 @@ void sn_scoreboard_undo_lost_marks(sn_scoreboard *board)
         if (at(board, index)->state == SN_LOST)
             at(board, index)->state = SN_OUT;
     board->pipe += board->lost;
+    board->lost_total -= board->lost;
     board->lost = 0;
 }
 

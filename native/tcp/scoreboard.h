@@ -28,6 +28,7 @@ typedef struct {
     int64_t lost;
     int64_t highest;
     int64_t delivered;
+    int64_t lost_total;
     double delivered_at;
     double first_sent_at;
     int64_t app_limited_until;
@@ -48,6 +49,7 @@ typedef struct {
     int64_t nxt;
     int64_t pipe;
     int64_t delivered;
+    int64_t lost_total;
     bool has_newest;
     bool never_retransmitted;
     bool reordered;
@@ -62,13 +64,19 @@ void sn_scoreboard_mark_lost(sn_scoreboard *board, sn_range *range);
 /* The first contiguous bytes marked lost: to `range`. Returns false if there are none. */
 bool sn_scoreboard_first_lost(const sn_scoreboard *board, int64_t *range);
 
+/* Whether no range in flight is a retransmission. */
+bool sn_scoreboard_sent_once(const sn_scoreboard *board);
+
 /* C only */
 
-/* Whether a range can be appended without allocating memory. */
-bool sn_scoreboard_has_room(const sn_scoreboard *board);
+/* Whether `more` ranges can be added without allocating memory. */
+bool sn_scoreboard_has_room(const sn_scoreboard *board, int64_t more);
 
-/* Whether nothing before `una` was retransmitted. */
-bool sn_scoreboard_sent_once(const sn_scoreboard *board, int64_t una);
+/* Unacknowledged wire bytes: RFC 5681's FlightSize. */
+static inline int64_t sn_scoreboard_size(const sn_scoreboard *board)
+{
+    return board->pipe + board->sacked + board->lost;
+}
 
 /* METHODS: views.c shows the functions from here on to Python (flow_steps.h). Those that return int return 0, or -1 if
    there is no memory; then they have changed nothing. */

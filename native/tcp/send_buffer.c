@@ -121,7 +121,7 @@ int64_t sn_send_buffer_reach(const sn_send_buffer *b, int64_t position, int64_t 
 
 bool sn_send_buffer_has_room(const sn_send_buffer *b)
 {
-    return sn_array_has_room(b->tags_first, b->tags_count, b->tags_capacity);
+    return sn_array_has_room(b->tags_first, b->tags_count, b->tags_capacity, 1);
 }
 
 int sn_send_buffer_cut_at(sn_send_buffer *b, int64_t position)

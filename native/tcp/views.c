@@ -55,6 +55,7 @@ static void memory_dealloc(PyObject *object)
 {
     Memory *memory = (Memory *)object;
     sn_receive_buffer_clear(&memory->flow->receive_buffer);
+    sn_reassembly_free(&memory->flow->reassembly);
     free(memory->flow->scoreboard.ranges);
     sn_send_buffer_clear_runs(&memory->flow->send_buffer);
     free(memory->flow->send_buffer.runs);
@@ -287,6 +288,12 @@ static bool take_int64_t(PyObject *value, int64_t *number)
 {
     *number = PyLong_AsLongLong(value);
     return *number != -1 || !PyErr_Occurred();
+}
+
+static bool take_sn_maybe_position(PyObject *value, int64_t *position)
+{
+    *position = -1;
+    return value == Py_None || take_int64_t(value, position);
 }
 
 static bool take_uint32_t(PyObject *value, uint32_t *number)

@@ -21,6 +21,7 @@ class NicFlow(NicFlowFields):
     wire_bytes_sent: int
     wire_bytes_received: int
     offload_original_bytes_sent: int
+    """Of all bytes once, as is `offload_encoded_bytes_sent`: what was sent again does not count."""
     offload_encoded_bytes_sent: int
     offload_original_bytes_received: int
     offload_encoded_bytes_received: int
@@ -29,9 +30,8 @@ class NicFlow(NicFlowFields):
     path_epoch: int
     destination: int
     """MAC address."""
-    peer_address: int
-    """Of the UDP endpoint, where the link is direct."""
-    peer_port: int
+    peer: int
+    """Place in the turn's list of peers, where the wire is UDP."""
     gso: bool
     is_loopback: bool
     peer_codecs: int

@@ -23,7 +23,7 @@ from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, CodecChoice, Offlo
 from softnic.nic.rx import KIND, OTHER, Run, RxParser
 from softnic.nic.segmenter import MAX_FRAMES, CData, Segmenter
 from softnic.packet.frames import Frames
-from softnic.packet.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, parse_options, unpack_sacks
+from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
 from softnic.packet.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
@@ -103,7 +103,7 @@ class Nic:
         self._direct_link = link if isinstance(link, DirectLink) else None
         self._segmenter = Segmenter(mode == "packet", equal_sizes)
         self._turn_segmenter = Segmenter(mode == "packet", equal_sizes)
-        self._header = ffi.new("uint8_t[]", HEADER_BYTES + TIMESTAMP_BYTES)
+        self._header = ffi.new("uint8_t[]", lib.SN_MOST_HEADER)
         self.rx = RxParser(mac, self.offloads, self._counters)
 
     @property
@@ -142,7 +142,8 @@ class Nic:
             choice, adaptive = self.choose_codec(segment.tos, segment.codec, agreed(flow, self.codecs), state)
         header = pack_headers(segment, destination, self.mac, self.turn.identification)
         max_payload = (segment.path_mtu or self.link.mtu) - 40 - (len(header) - HEADER_BYTES)
-        return self.emit(header, payload, max_payload, state, choice, adaptive, segment.block_offset, max_frames, now)
+        block_offset, again = segment.block_offset, segment.again
+        return self.emit(header, payload, max_payload, state, choice, adaptive, block_offset, max_frames, now, again)
 
     def emit(
         self,
@@ -155,15 +156,16 @@ class Nic:
         block_offset: int,
         max_frames: int,
         now: float,
+        again: bool = False,
     ) -> Transmitted:
         """Send a segment of a flow behind this header with `sn_cut`. Raises ValueError as `transmit`.
 
         `header` is the Ethernet, IPv4 and TCP header of the first frame, `max_payload` the TCP payload bytes per frame.
-        `flow` counts; `choice` and `adaptive` come from `choose_codec`. `block_offset` is the offset of the payload in
-        its coding block.
+        `flow` counts, unless this was sent before (`again`); `choice` and `adaptive` come from `choose_codec`.
+        `block_offset` is the offset of the payload in its coding block.
         """
         source = ffi.from_buffer("uint8_t[]", payload)
-        where = (flow, header[:_ADDRESS], now)
+        where = (flow, again, header[:_ADDRESS], now)
         return self._emit(
             header, len(header), source, len(payload), max_payload, choice, adaptive, block_offset, max_frames, *where
         )
@@ -179,7 +181,7 @@ class Nic:
         header = self._header
         size = lib.sn_flow_header(flow.c, out, destination, self.mac, self.turn.identification, header)
         max_payload = (flow.path_mtu or self.link.mtu) - 40 - (size - HEADER_BYTES)
-        where = (state, destination, now)
+        where = (state, out.start < flow.snd.snd_nxt, destination, now)
         return self._emit(
             header, size, out.data, length, max_payload, choice, adaptive, out.block_offset, out.frames, *where
         )
@@ -196,6 +198,7 @@ class Nic:
         block_offset: int,
         max_frames: int,
         flow: NicFlow | None,
+        again: bool,
         destination: bytes,
         now: float,
     ) -> Transmitted:
@@ -212,7 +215,8 @@ class Nic:
         if adaptive is not None:
             codec_s = self.codec_timer.stop(result.consumed, adaptive.raw)
             adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
-        return self._send(result, flow, choice.number >= 0, destination, path, now)
+        offloaded = choice.number >= 0
+        return self._send(result, flow, again, offloaded, destination, path, now)
 
     def choose_codec(
         self, tos: int, codec: str | None, peer_codecs: int | None, flow: AdaptiveSlot | None
@@ -233,7 +237,14 @@ class Nic:
         return choice, flow.adaptive
 
     def _send(
-        self, result: CData, flow: NicFlow | None, offloaded: bool, destination: bytes, path: UdpPath | None, now: float
+        self,
+        result: CData,
+        flow: NicFlow | None,
+        again: bool,
+        offloaded: bool,
+        destination: bytes,
+        path: UdpPath | None,
+        now: float,
     ) -> Transmitted:
         """Send and count the frames of the latest cut."""
         counters = self._counters
@@ -248,8 +259,9 @@ class Nic:
             flow.wire_bytes_sent += wire_bytes
             if offloaded:
                 encoded = result.payload_bytes
-                flow.offload_original_bytes_sent += taken
-                flow.offload_encoded_bytes_sent += encoded
+                if not again:
+                    flow.offload_original_bytes_sent += taken
+                    flow.offload_encoded_bytes_sent += encoded
                 counters.tx_offload_frames += frames
                 counters.tx_offload_original_bytes += taken
                 counters.tx_offload_encoded_bytes += encoded

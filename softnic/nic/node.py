@@ -46,6 +46,8 @@ class Node:
         Options of TCP.
     make_turn : callable
         Makes the turn of NIC and host on the link.
+    relay_of : callable
+        Returns the address of the relay that a node is reached by, for errors; empty: it is reached directly.
     **options
         Options of the NIC.
     """
@@ -61,6 +63,7 @@ class Node:
         capture: NodeObserver | None = None,
         config: TcpConfig | None = None,
         make_turn: Callable[[Nic, Host, Link, NodeObserver | None], Turn] = Turn,
+        relay_of: Callable[[int], str] = lambda _ip: "",
         **options: Unpack[NicOptions],
     ) -> None:
         mac = mac_of(ip) if mac is None else mac
@@ -75,6 +78,7 @@ class Node:
             config=replace(config or TcpConfig(), mtu=link.mtu),
             offload_tos=frozenset(self.nic.offloads.codecs),
             cuts_of=self.nic.offloads.cuts_of,
+            relay_of=relay_of,
         )
         self.nic.lookup = self.host.tcp.lookup
         self._capture = capture

@@ -123,9 +123,8 @@ class Segmenter:
 
     def send_udp(self, path: UdpPath) -> int:
         """Send the frames of the latest cut. Return how many the kernel accepted, or a negative errno."""
-        fd, address, port, vni, gso = path
         arrays = (self._c_buffer, self._c_offsets, self._c_lengths)
-        accepted: int = lib.sn_vxlan_send(fd, address, port, vni, *arrays, self.result.frames, gso)
+        accepted: int = lib.sn_vxlan_send(path.fd, path.to, path.vni, *arrays, self.result.frames, path.gso)
         return accepted
 
     def take(self, packet_id: int) -> Frames:

@@ -1,7 +1,7 @@
 """The turn of a node, in C (native/nic/turn.h), and its control plane: what C asks of TCP, NIC and link.
 
 C moves the data of established flows. It asks here for what is decision: segments that open or close a connection or
-belong to none, losses, timers, paths and codecs. Frames of a link in Python come and go through link_turn.py.
+belong to none, timers, paths and codecs. Frames of a link in Python come and go through link_turn.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from softnic.nic.offload import PLAIN
 from softnic.packet.segment import Segment
 from softnic.tcp.flow import Flow
 from softnic.tcp.host import Host
+from softnic.tcp.output import report_gaps
 
-_CALLS = ("expire", "notify", "prepare", "output", "loop")
+_CALLS = ("expire", "notify", "prepare", "output", "acknowledge", "loop")
 _SERVING = ("attend", "report")
 """Those of a node that serves applications."""
 
@@ -61,7 +62,7 @@ class Turn(LinkTurn):
         return self._use(frames, is_looped=True)
 
     def on_run(self, index: int, now: float) -> None:
-        nic, host, batch = self._nic, self._host, self.c.batch
+        nic, host, turn, batch = self._nic, self._host, self.c, self.c.batch
         nic.rx.use(batch.data, batch.size, batch.offsets, batch.lengths)
         for item in nic.receive_run(index, batch.is_looped):
             if isinstance(item, Segment):
@@ -69,8 +70,10 @@ class Turn(LinkTurn):
                     self._capture.received(item, now)
                 host.receive_segment(item, now)
                 flow = host.tcp.lookup((item.src, item.sport, item.dport))
-                if flow is not None and flow.established and not self._knows_path(flow):
-                    self._prepare(flow, now)  # so that C takes what comes next
+                if flow is not None and flow.established:
+                    turn.owes_reports |= flow.dup_acks_pending > 0
+                    if not self._knows_path(flow):
+                        self._prepare(flow, now)  # so that C takes what comes next
             else:
                 if self._capture is not None:
                     self._capture.frame(item, now, outgoing=False)
@@ -109,6 +112,9 @@ class Turn(LinkTurn):
         self.settle()
         return sent
 
+    def on_acknowledge(self, flow: Any, now: float) -> None:
+        report_gaps(self._host.tcp.scheduler.flow_at(flow), now)
+
     def on_loop(self, first: int) -> None:
         self._nic.loop_back(self._nic.last_cut().select(slice(first, None)))
 
@@ -137,7 +143,7 @@ class Turn(LinkTurn):
         codecs = agreed(flow, nic.codecs)
         state.peer_codecs = -1 if codecs is None else codecs
         buffer = flow.snd.buffer
-        number = lib.sn_send_buffer_tag_range(buffer.c, flow.snd.snd_nxt).tag
+        number = lib.sn_send_buffer_tag_range(buffer.c, flow.next_sent()).tag
         tag = buffer.tag_numbered(number)
         choice, adaptive = PLAIN, None
         if nic.offloads.selects(tag.tos):

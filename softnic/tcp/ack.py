@@ -2,7 +2,8 @@
 
 In order: the ACK field and the SACK blocks (RFC 2018, 2883) update the scoreboard; round trips are measured (RFC 6298,
 7323); RACK marks losses (RFC 8985); recovery begins, continues or ends (RFC 6937); congestion control moves its window;
-timers are set. The loss-free path skips the steps about losses.
+timers are set. The loss-free path skips the steps about losses. All that is C (native/tcp/flow_ack.c), which the turn
+uses too; here are the guesses for a peer without SACK, and what timers do.
 
 For a peer without SACK each duplicate acknowledgement counts as the arrival of a frame behind the first missing one, as
 in Linux. Which frame that was is a guess, replaced by the next acknowledgement of new data; the rest is common code.
@@ -10,9 +11,11 @@ in Linux. Which frame that was is a guess, replaced by the next acknowledgement 
 
 from __future__ import annotations
 
+from softnic._native import lib
 from softnic.packet.segment import Segment
-from softnic.tcp.arm_timers import arm_reo_timer, arm_rto, rearm_after_ack, stop_pto
-from softnic.tcp.flow import NEVER, Flow
+from softnic.tcp.arm_timers import arm_rto, stop_pto, stop_reo_timer
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.flow import Flow
 from softnic.tcp.output import send_new, send_tail_again
 from softnic.tcp.rack import DUPLICATE_THRESHOLD
 from softnic.tcp.scoreboard import Ack
@@ -24,52 +27,29 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
     `una` is not beyond `snd_nxt`; `duplicates` is the number of duplicate acknowledgements that the segment stands for
     (RFC 5681, section 2).
     """
-    snd, recovery = c.snd, c.recovery
-    scoreboard = snd.scoreboard
     ack = c.tcp.ack
     advanced = c.begin_ack(ack, una, now)
     dsack = False
     if not c.use_sack:
         _guess(c, advanced, duplicates, ack)
     elif s.sacks:
-        dsack = _take_blocks(c, s.sacks, ack)
-    c.measure(ack, advanced, s.timestamps[1] if s.timestamps is not None else 0)
-    if dsack or c.is_repairing():
-        _repair(c, s, ack, advanced, dsack)
-    elif c.reo_timer != NEVER:
-        arm_reo_timer(c, NEVER)
-    if ack.wire_bytes:
-        c.arrived(ack)
-        if not recovery.is_open and recovery.is_fast and c.congestion.reduces:
-            c.congestion.set_window(recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard))
-        elif advanced or not c.congestion.reduces:  # SACKed data alone does not grow a window
-            c.congestion.on_ack(ack)
-    if advanced or ack.wire_bytes:
-        rearm_after_ack(c, now, advanced)
+        dsack = take_blocks(c, s.sacks, ack)
+    left = c.acknowledged(ack, advanced, dsack, s.timestamps[1] if s.timestamps is not None else None)
+    count_recoveries(c.tcp.counters, left)
+    if left & lib.SN_SCHEDULE:
+        c.tcp.schedule(c)
 
 
-def _take_blocks(c: Flow, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
-    """Marks what SACK blocks between `snd_una` and `snd_nxt` report.
+def count_recoveries(counters: StackCounters, left: int) -> None:
+    """Counts what a step in C reports of recovery."""
+    counters.fast_retransmits += left & lib.SN_RECOVERS > 0
+    counters.spurious_retransmits += left & lib.SN_UNDONE > 0
 
-    Returns whether the first block is a D-SACK: below `snd_una` or within the second one (RFC 2883, section 4).
-    """
-    snd = c.snd
-    buffer, una, nxt = snd.buffer, snd.snd_una, snd.snd_nxt
-    spans = [(start := snd.position(first), start + ((last - first) & 0xFFFFFFFF)) for first, last in blocks]
-    start, end = spans[0]
-    dsack = start < una if end <= una else len(spans) > 1 and spans[1][0] <= start and end <= spans[1][1]
-    for start, end in sorted(spans):  # in stream order, or they would look like reordering
-        if not una < start < end <= nxt:
-            continue
-        # coding blocks are retransmitted whole, so only whole ones count
-        first = start if start >= buffer.end else buffer.segment_start(start)
-        if first < start:
-            start = buffer.segment_start(start + 63)
-        if end < buffer.end and end < nxt:
-            end = buffer.segment_start(end)
-        if start < end:
-            snd.scoreboard.sack(start, end, ack)
-    return dsack
+
+def take_blocks(c: Flow, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
+    """Marks what SACK blocks report. Returns whether the first one is a D-SACK."""
+    numbers = [number for block in blocks for number in block]
+    return bool(lib.sn_flow_take_blocks(c.c, numbers, len(blocks), ack.c))
 
 
 def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
@@ -93,53 +73,6 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
         scoreboard.mark_head_lost(c.congestion.smss)
 
 
-def _repair(c: Flow, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
-    """Marks losses, and begins or ends recovery."""
-    now = ack.now
-    snd, rack, recovery = c.snd, c.rack, c.recovery
-    scoreboard = snd.scoreboard
-    if dsack:
-        rack.duplicate(snd.snd_una, snd.snd_nxt)
-    if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.is_open:
-        c.congestion.on_loss(ack.flight_size, now)  # the probe repaired a loss that was not detected
-        c.congestion.set_window(min(c.congestion.cwnd, c.congestion.ssthresh))
-    if advanced and not recovery.is_open:
-        before = recovery.undo(s.timestamps[1] if s.timestamps is not None and c.use_timestamps else None)
-        if before is not None:
-            c.replace_congestion(before)
-            scoreboard.undo_lost_marks()
-            c.tcp.counters.spurious_retransmits += 1
-        was_fast = recovery.is_fast
-        if recovery.ends(snd.snd_una):
-            if was_fast and c.congestion.reduces:
-                c.congestion.set_window(c.congestion.ssthresh)
-            rack.recovered()
-    if c.use_sack and (scoreboard.sacked or not recovery.is_open):
-        look_for_losses(c, now)
-    else:
-        arm_reo_timer(c, NEVER)
-    if scoreboard.lost and recovery.is_open:
-        begin_recovery(c, now)
-
-
-def look_for_losses(c: Flow, now: float) -> None:
-    """Lets RACK mark losses, and sets its timer."""
-    scoreboard = c.snd.scoreboard
-    window = c.rack.window(scoreboard, not c.recovery.is_open, c.congestion.smss, c.rtt.srtt)
-    arm_reo_timer(c, c.rack.detect(scoreboard, window, now))
-
-
-def begin_recovery(c: Flow, now: float) -> None:
-    """Starts fast recovery."""
-    snd = c.snd
-    c.tcp.counters.fast_retransmits += 1
-    c.recovery.begin(c.congestion, snd.scoreboard, snd.snd_nxt, now)
-    c.rack.cancel_probe()
-    stop_pto(c)
-    if c.congestion.reduces:
-        c.congestion.set_window(c.recovery.window(0, False, c.congestion, snd.scoreboard))
-
-
 def on_pto(c: Flow, now: float) -> None:
     """Sends a tail loss probe: new data or the last frame, to provoke an acknowledgement (RFC 8985, section 7.3)."""
     stop_pto(c)
@@ -159,9 +92,11 @@ def on_pto(c: Flow, now: float) -> None:
 
 def on_reo_timer(c: Flow, now: float) -> None:
     """Marks late ranges as lost at the end of the reordering window (RFC 8985, section 6.2)."""
-    arm_reo_timer(c, NEVER)
+    stop_reo_timer(c)
     if c.snd.scoreboard:
-        look_for_losses(c, now)
+        if c.look_for_losses(now):
+            c.tcp.schedule(c)
         if c.snd.scoreboard.lost and c.recovery.is_open:
-            begin_recovery(c, now)
+            c.begin_recovery()
+            c.tcp.counters.fast_retransmits += 1
         c.tcp.wake(c)

@@ -15,6 +15,13 @@ def arm_rto(c: Flow, now: float) -> None:
         c.tcp.schedule(c)
 
 
+def expire_rto(c: Flow, now: float) -> None:
+    """Has a retransmission timer that was backed off expire now: the reason of the losses is gone."""
+    if c.rtt.backoff and now < c.rto_at < NEVER:
+        c.rto_at = now
+        c.tcp.schedule(c)
+
+
 def start_rto(c: Flow, now: float, persist: bool = False) -> None:
     """Starts the timer for something that the peer owes from now on; `persist`: an open window."""
     c.persisting = persist
@@ -43,17 +50,8 @@ def stop_pto(c: Flow) -> None:
     c.pto = NEVER
 
 
-def rearm_after_ack(c: Flow, now: float, advanced: bool) -> None:
-    """Restarts the timers after an acknowledgement with news (RFC 6298, section 5); `advanced`: snd_una moved."""
-    if c.rearm_after_ack(now, advanced):
-        c.tcp.schedule(c)
-
-
-def arm_reo_timer(c: Flow, at: float) -> None:
-    """Sets when the reordering window of RACK ends (RFC 8985, section 6.2); NEVER stops the timer."""
-    c.reo_timer = at
-    if at < c.scheduled_at:
-        c.tcp.schedule(c)
+def stop_reo_timer(c: Flow) -> None:
+    c.reo_timer = NEVER
 
 
 def on_recovery_timeout(c: Flow, now: float) -> None:

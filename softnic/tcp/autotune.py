@@ -2,7 +2,9 @@
 
 Receiving is dynamic right-sizing (Fisk and Feng, 2001), as in Linux: the window is four times what the application
 consumed in a round trip, because a peer in slow start doubles its rate every round trip and learns of our window one
-later. The buffer of an application that does not read does not grow.
+later; and four times what it consumed more than in the round trip before, because a round may end up to one late. What
+waits behind a gap counts as consumed: the application would have it if nothing had been lost. The buffer of an
+application that does not read does not grow.
 
 The send buffer doubles, at most once a round trip, when a writer waits although all it wrote is in flight.
 
@@ -27,6 +29,8 @@ class ReceiveTuning(ReceiveTuningFields):
     taken: int
     """Bytes taken from the budget."""
     position: int
+    consumed: int
+    """In the last round."""
     started: float
     rtt_s: float
     round_ends: float
@@ -43,7 +47,7 @@ class ReceiveTuning(ReceiveTuningFields):
         `srtt_s` is the connection's own estimate, 0 without one; `echoed_s` is the age of the timestamp echoed by the
         segment (RFC 7323, section 4.2), which is too long if the peer was idle.
         """
-        more = self.advance(rcv, now, srtt_s, echoed_s)
+        more = self.advance(rcv, rcv.ahead, now, srtt_s, echoed_s)
         if more > 0 and self._budget.take(more):
             self.taken += more
             rcv.grow(more)
@@ -65,7 +69,7 @@ class SendTuning(SendTuningFields):
     taken: int
     """Bytes taken from the budget."""
     next: int
-    """Position to be acknowledged before the buffer may grow again."""
+    """What the scoreboard's `delivered` is to reach before the buffer may grow again: `snd_una` waits for repairs."""
 
     def __init__(self, least: int, most: int, budget: Budget, *, memory: Memory | None = None) -> None:
         del memory
@@ -73,12 +77,12 @@ class SendTuning(SendTuningFields):
         self.most = most
         self._budget = budget
 
-    def short(self, buffer: SendBuffer, snd_una: int, snd_nxt: int) -> None:
+    def short(self, buffer: SendBuffer, delivered: int, pipe: int) -> None:
         """Doubles the buffer: the writer waits, and all that it wrote is in flight."""
         more = min(buffer.capacity, self.most - buffer.capacity)
-        if more > 0 and snd_una >= self.next and self._budget.take(more):
+        if more > 0 and delivered >= self.next and self._budget.take(more):
             self.taken += more
-            self.next = snd_nxt
+            self.next = delivered + pipe
             buffer.grow(more)
 
     def end(self, buffer: SendBuffer) -> None:

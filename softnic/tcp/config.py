@@ -15,16 +15,16 @@ class TcpConfig:
     mtu: int = 1500
     """Bytes of IPv4 in a frame; the MSS option says 40 less."""
     send_buffer: int = 4 << 20
-    send_buffer_max: int = 64 << 20
+    send_buffer_max: int = 256 << 20
     receive_buffer: int = 1 << 20
-    receive_buffer_max: int = 64 << 20
+    receive_buffer_max: int = 256 << 20
     """Initial and maximum sizes of buffers (autotune.py). A full-sized frame of a compressed stream may represent
     300 KB, so windows are large; only a slow reader occupies as much memory. At most `LARGEST_WINDOW`."""
     buffer_memory: int = 1 << 30
     """Limit of the growth of all buffers of a node; includes out-of-order data, which is dropped first (budget.py)."""
     super_segment: int = 1024 << 10
     """Limit of the payload passed to the NIC in one segment."""
-    congestion: str = "cubic"
+    congestion: str = "auto"
     """Algorithm of new connections, one of `algorithms.ALGORITHMS`."""
     initial_rto_s: float = 1.0
     min_rto_s: float = 0.2

@@ -8,12 +8,15 @@ without its limit of two segments, because our receivers acknowledge once a batc
 no growth of an unused window (RFC 7661); pacing. Algorithms differ in how a window grows after slow start, and in what
 remains of it after a loss. Retransmission is not their task (recovery.py).
 
-Windows grow in C (native/tcp/flow_growth.c, bbr.c).
+What a connection knows of the path outlasts pauses for as long as it is likely to be true: a window that is paced is
+halved every ten seconds (in the spirit of RFC 2861 and RFC 7661), and BBR's measurements count for a minute.
+
+Windows grow and shrink in C (native/tcp/flow_growth.c, bbr.c).
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from softnic._fields import CongestionFields, Memory
 from softnic._native import lib
@@ -30,11 +33,11 @@ class Congestion(CongestionFields):
     name: ClassVar[str]
     number: ClassVar[int]
     """Number of the algorithm in native/tcp/flow.h."""
-    reduces: ClassVar[bool] = True
-    """A loss reduces the window, by proportional rate reduction (RFC 6937)."""
 
     algorithm: int
-    """`number`, for C."""
+    """`number` of the algorithm in use."""
+    by_path: bool
+    """C chooses the algorithm (auto.py)."""
     smss: int
     cwnd: int
     ssthresh: int
@@ -53,28 +56,5 @@ class Congestion(CongestionFields):
         self.move_to(memory)
         self.hystart.move_to(memory)
 
-    def on_loss(self, flight_size: int, now: float) -> None:
-        """Sets `ssthresh` at the first loss of a window (RFC 5681)."""
-        raise NotImplementedError
-
-    def on_timeout(self, flight_size: int, now: float, first: bool) -> None:
-        """Reduces the window to one frame after a timeout; `first`: of this segment (RFC 5681, section 3.1)."""
-        if first:
-            self.on_loss(flight_size, now)
-        self.cwnd = self.smss
-
-    def set_window(self, cwnd: int) -> None:
-        """Sets the window as recovery requires."""
-        self.cwnd = cwnd
-
     def set_smss(self, smss: int) -> None:
         self.smss = smss
-
-    def snapshot(self) -> Self:
-        """Returns a copy, to undo a needless reduction."""
-        other = type(self)(self.smss)
-        other.__dict__.update(self.__dict__)
-        other.copy_fields(self)
-        other.hystart = HyStart(memory=other.memory)
-        other.hystart.copy_fields(self.hystart)
-        return other

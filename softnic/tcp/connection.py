@@ -233,6 +233,7 @@ class Connection(Flow):
         """TCP_CONGESTION: continues with another of `ALGORITHMS`. Raises KeyError for an unknown one."""
         if name != self.congestion.name:
             self.replace_congestion(ALGORITHMS[name](self.congestion.smss, self.congestion))
+            self.recovery.forget()
 
     # Ending
 
@@ -275,7 +276,7 @@ class Connection(Flow):
             return
         snd = self.snd
         if snd.buffer.end - snd.snd_nxt < snd.mss:
-            self.send_tuning.short(snd.buffer, snd.snd_una, snd.snd_nxt)
+            self.send_tuning.short(snd.buffer, snd.scoreboard.delivered, snd.scoreboard.pipe)
         if 4 * snd.buffer.free >= snd.buffer.capacity:
             self.wants_space = False
             self.tcp.events.append(Writable(self))

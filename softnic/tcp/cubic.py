@@ -1,16 +1,13 @@
-"""CUBIC congestion control (RFC 9438), the default.
+"""CUBIC congestion control (RFC 9438), the default on short paths (auto.py).
 
 After a loss the window grows by elapsed time instead of by round trips: quickly back towards the size at the loss,
 slowly around it, then quickly again. On short paths, where Reno would grow faster, it grows as Reno does. Windows are
-in frames here, as the RFC's constants are. The window grows in C (native/tcp/flow_growth.c).
+in frames here, as the RFC's constants are. The window changes in C (native/tcp/flow_growth.c).
 """
 
 from __future__ import annotations
 
-from softnic._native import lib
 from softnic.tcp.congestion import Congestion
-
-BETA = lib.SN_CUBIC_BETA_PERCENT / 100
 
 
 class Cubic(Congestion):
@@ -34,12 +31,3 @@ class Cubic(Congestion):
     def __init__(self, smss: int, before: Congestion | None = None) -> None:
         super().__init__(smss, before)
         self.began_at = None
-
-    def on_loss(self, flight_size: int, now: float) -> None:
-        del now
-        window = min(flight_size, self.cwnd) / self.smss
-        # Who still had less than before the last loss leaves room to newcomers (section 4.7).
-        self.w_max = window * (1 + BETA) / 2 if window < self.w_max else window
-        self.prior = window
-        self.began_at = None
-        self.ssthresh = max(int(BETA * window * self.smss), 2 * self.smss)

@@ -1,4 +1,4 @@
-"""Established connections without losses, in C (native/tcp/fast_path.h): the steps of input.py, ack.py and output.py.
+"""Established connections with SACK, in C (native/tcp/fast_path.h): the steps of input.py, ack.py and output.py.
 
 Each step is tried in C first. It does all of it or nothing; then Python does it, with the same fields (flow.py). What C
 leaves is done here: events for the application, the wake-up of the flow and its place among the timers.
@@ -12,15 +12,17 @@ from typing import Any
 
 from softnic._native import ffi, lib
 from softnic.packet.segment import Segment, Transmitted
+from softnic.tcp.ack import count_recoveries
 from softnic.tcp.flow import Flow
 from softnic.tcp.output import add_payload, count_sent, on_blocked, output
 
-_SEGMENT = struct.Struct("=8I2?")
+_SEGMENT = struct.Struct("=17I?")
+_NO_SACKS = (0,) * (2 * lib.SN_MOST_SACKS)
 _OUTPUT = struct.Struct("=3q6I")
 SendOutput = Callable[[Flow, Any, float], Transmitted | None]
 """Sends what an `sn_output` describes, and counts it; None: the peer's MAC address is not known yet."""
 _DELIVER, _WRITABLE, _SCHEDULE, _WAKE = lib.SN_DELIVER, lib.SN_WRITABLE, lib.SN_SCHEDULE, lib.SN_WAKE
-_DATA, _ACK = lib.SN_DATA, lib.SN_ACK
+_DATA, _ACK, _AGAIN, _KEEP = lib.SN_DATA, lib.SN_ACK, lib.SN_AGAIN, lib.SN_KEEP
 
 
 class FastPath:
@@ -35,19 +37,25 @@ class FastPath:
     def receive(self, flow: Flow, s: Segment, now: float) -> bool:
         """Processes a segment. Returns False, and changes nothing, if Python has to do it."""
         value, echo = s.timestamps or (0, 0)
-        fields = (s.seq, s.ack, s.window, s.flags, value, echo, len(s.payload), s.frames)
-        _SEGMENT.pack_into(self._fields, 0, *fields, s.timestamps is not None, bool(s.sacks))
+        fields = (s.seq, s.ack, s.window, s.flags, value, echo, len(s.payload), s.frames, len(s.sacks))
+        sacks = tuple(number for block in s.sacks for number in block) + _NO_SACKS if s.sacks else _NO_SACKS
+        _SEGMENT.pack_into(self._fields, 0, *fields, *sacks[: len(_NO_SACKS)], s.timestamps is not None)
         if not lib.sn_flow_receives(flow.c, self._segment, now):
             return False
-        _finish(flow, lib.sn_flow_receive(flow.c, self._segment, now), s.payload)
+        _finish(flow, lib.sn_flow_receive(flow.c, self._segment, now), s)
         return True
 
     def output(self, flow: Flow, now: float, frames: int) -> int:
         """Sends what is most urgent, as output.py's `output`."""
+        sent, left = 0, _AGAIN
+        while left & _AGAIN:
+            left = lib.sn_flow_output(flow.c, frames, flow.tcp.link_full_at, now, self._out)
+            sent += self._send_output(flow, left, now) if left else output(flow, now, frames)
+        return sent
+
+    def _send_output(self, flow: Flow, left: int, now: float) -> int:
+        """Does what `sn_flow_output` has left. Returns the wire bytes."""
         tcp = flow.tcp
-        left = lib.sn_flow_output(flow.c, frames, tcp.link_full_at, now, self._out)
-        if not left:
-            return output(flow, now, frames)
         if left & _SCHEDULE:
             tcp.schedule(flow)
         tcp.counters.fast_path_sent += left & (_DATA | _ACK) > 0
@@ -77,11 +85,15 @@ class FastPath:
         return count_sent(flow, self._send(flow, self._out, now))
 
 
-def _finish(flow: Flow, left: int, payload: memoryview) -> None:
+def _finish(flow: Flow, left: int, s: Segment) -> None:
     """Does what the fast path left of a received segment."""
     flow.tcp.counters.fast_path_received += 1
+    count_recoveries(flow.tcp.counters, left)
     if left & _DELIVER:
-        flow.rcv.append(payload)
+        flow.rcv.append(s.payload)
+        flow.rcv.deliver_filled()
+    if left & _KEEP and flow.rcv.keep(flow.rcv.position(s.seq), s.payload):
+        flow.tcp.counters.out_of_order += 1
     if left & _WRITABLE:
         flow.on_writable()
     if left & _DELIVER:
@@ -100,6 +112,8 @@ def segment_of(flow: Flow, out: Any) -> Segment:
     segment = Segment(src, dst, sport, dport, sequence, ack, flags, window, 0, stamps, flow=flow, ttl=flow.ttl)
     if end > start:
         add_payload(flow, segment, start, end)
+    numbers = out.sacks
+    segment.sacks = tuple((numbers[2 * block], numbers[2 * block + 1]) for block in range(out.sack_blocks))
     return segment
 
 

@@ -121,6 +121,7 @@ class Flow(ConnectionFields):
     """As `local` and `peer`."""
     super_segment: int
     trim_after_s: float
+    gap_s: float
 
     # transitions.py
     state: State
@@ -261,11 +262,8 @@ class Flow(ConnectionFields):
         self.state = State.CLOSED
         self.error, self.error_message, self.ended, self.soft_error = 0, "", False, None
         self.listener = None
-        self.fast_path, self.super_segment, self.trim_after_s = (
-            config.fast_path,
-            config.super_segment,
-            config.trim_after_s,
-        )
+        self.fast_path, self.super_segment = config.fast_path, config.super_segment
+        self.trim_after_s, self.gap_s = config.trim_after_s, config.gap_s
         self.user_timeout_s = config.user_timeout_s
         self.user_mss, self.ttl = 0, DEFAULT_TTL
         self.peer_scales, self.peer_codecs = False, None
@@ -316,6 +314,6 @@ class Flow(ConnectionFields):
         )
 
     def replace_congestion(self, congestion: Congestion) -> None:
-        """Continues with another congestion control, or with an earlier state of the same one."""
+        """Continues with another congestion control."""
         congestion.attach(self.memory)
         self.congestion = congestion

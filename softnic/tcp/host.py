@@ -9,6 +9,7 @@ Segments to the node itself go to the NIC like all others, addressed to its own 
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -57,6 +58,7 @@ class Host:
         config: TcpConfig | None = None,
         offload_tos: Collection[int] = DEFAULT_OFFLOADS,
         cuts_of: CutsOf = coding_blocks,
+        relay_of: Callable[[int], str] = lambda _ip: "",
     ) -> None:
         self.ip = ip
         self.mac = mac
@@ -79,7 +81,7 @@ class Host:
             send_output=None if self._output_transmitter is None else self._send_output,
         )
         self._scheduler = self.tcp.scheduler
-        self._liveness = Liveness(self.tcp, self._ask, self._announce)
+        self._liveness = Liveness(self.tcp, self._ask, self._announce, relay_of)
 
     @property
     def counters(self) -> StackCounters:
@@ -180,6 +182,10 @@ class Host:
             return asked
         return None if due == NEVER else due
 
+    def end_connections(self, ip: int, text: str, now: float) -> None:
+        """Resets the connections to a node, whose key is revoked: they end with EKEYREVOKED and this text."""
+        self._liveness.end(ip, errno.EKEYREVOKED, text, now)
+
     def begin(self, now: float) -> None:
         """Announces this node to all others, which ends their connections to a predecessor at its address."""
         self._liveness.begin(now)
@@ -204,6 +210,10 @@ class Host:
     def address_changes(self) -> int:
         """How often the MAC address of a peer has changed."""
         return self._neighbours.changes
+
+    def has_neighbour(self, ip: int) -> bool:
+        """Whether the MAC address of a peer is known or was looked up."""
+        return self._neighbours.has(ip)
 
     def resolve(self, ip: int, now: float) -> tuple[bytes, float] | None:
         """Returns the MAC address of a peer and until when it is valid, as long as `address_changes` stays.

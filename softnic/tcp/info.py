@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from softnic.packet.segment import Tag
+from softnic.tcp.algorithms import name_in_use
 from softnic.tcp.flow import Flow
 
 
@@ -42,7 +43,7 @@ class ConnectionInfo:
     rttvar: float
     rto: float
     congestion: str
-    """Name of the algorithm."""
+    """Name of the algorithm, as `algorithms.name_in_use`."""
     cwnd: int
     """Wire bytes."""
     ssthresh: int
@@ -78,7 +79,7 @@ def info_of(c: Flow, now: float) -> ConnectionInfo:
         min_rtt=0.0 if math.isinf(least := c.rack.minimum.least) else least,
         rttvar=c.rtt.rttvar,
         rto=c.rtt.rto,
-        congestion=c.congestion.name,
+        congestion=name_in_use(c.congestion),
         cwnd=c.congestion.cwnd,
         ssthresh=c.congestion.ssthresh,
         flight=snd.scoreboard.pipe,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 
+from softnic._native import lib
 from softnic.packet.segment import Flags, Segment
 from softnic.tcp.ack import process_ack
 from softnic.tcp.arm_timers import arm_close, arm_gap, on_handshake_acknowledged, stop_rto
@@ -22,7 +23,7 @@ from softnic.tcp.transitions import become, clear_soft_error, establish, finish,
 from softnic.tcp.trim import schedule_trim
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
-MAX_DUPLICATE_ACKS = 32
+MAX_DUPLICATE_ACKS: int = lib.SN_MOST_DUPLICATE_ACKS
 """Limit for one batch of out-of-order segments."""
 _BEHIND_PEERS_FIN = (State.CLOSE_WAIT, State.CLOSING, State.LAST_ACK)
 """States in which a RST may have the number of the peer's FIN, as that of a program which macOS ends has."""
@@ -167,8 +168,6 @@ def _syn_sent(c: Flow, s: Segment, now: float) -> None:
         open_passive(c)
         request_syn(c)
         return
-    if not c.rtt.backoff:
-        c.rtt.sample(now - c.syn_sent_at)
     _opened(c, now)
     c.snd.update_window(0, 1, s.window, False)
     request_ack(c)
@@ -176,7 +175,11 @@ def _syn_sent(c: Flow, s: Segment, now: float) -> None:
 
 
 def _opened(c: Flow, now: float) -> None:
-    """Our SYN is acknowledged."""
+    """Our SYN is acknowledged, and unless it was sent again, that is the first round trip."""
+    if not c.rtt.backoff:
+        c.rtt.sample(now - c.syn_sent_at)
+        if c.congestion.by_path:
+            c.rack.minimum.sample(now - c.syn_sent_at, now)
     c.snd.on_syn_acknowledged()
     establish(c)
     c.rtt.answered()
@@ -231,8 +234,6 @@ def _syn_received(c: Flow, s: Segment, ack: int, now: float) -> bool:
     if c.listener is not None and c.listener.full:  # the SYN-ACK is retransmitted, and acknowledged again
         c.tcp.counters.dropped_backlog += 1
         return False
-    if not c.rtt.backoff:
-        c.rtt.sample(now - c.syn_sent_at)
     _opened(c, now)
     if c.listener is None:
         c.on_established()
@@ -272,6 +273,8 @@ def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
         send_reset(c, now)
         finish(c, errno.ECONNRESET, f"{c.peer_name} sent data after the application had closed the connection")
         return
+    if position > before and now >= c.receive_tuning.round_ends:
+        _tune(c, s, now)
     if not rcv.put(position, s.payload, bool(flags & FIN)):
         c.tcp.counters.dropped_reassembly += 1
     elif position > before:
@@ -279,14 +282,16 @@ def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
     nxt = rcv.rcv_nxt
     if rcv.has_gap:
         if nxt > before or c.gap_at == NEVER:
-            arm_gap(c, now + c.tcp.config.gap_s)
+            arm_gap(c, now + c.gap_s)
     elif c.gap_at != NEVER:
         arm_gap(c, NEVER)
     if nxt == before:
         # one duplicate ACK for every frame, because the sender counts them
         request_dup_acks(c, min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS))
         return
-    if c.dup_acks_pending:
+    if rcv.has_gap and c.use_sack:
+        request_dup_acks(c, 1)  # data that acknowledges as much would not report what is behind the gap
+    elif c.dup_acks_pending:
         cancel_dup_acks(c)
     c.on_readable()
     if now >= c.receive_tuning.round_ends:

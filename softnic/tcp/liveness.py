@@ -48,6 +48,8 @@ class PeerLost:
     peer: int
     silent_s: float
     connections: int
+    relay: str = ""
+    """Address of the relay by which it was reached; empty: by none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,29 @@ class _Suspect:
 
 
 class Liveness:
-    """Liveness of a node's peers. `ask(ip, now)` polls a peer, `announce(now)` announces this node."""
+    """Liveness of a node's peers.
 
-    def __init__(self, tcp: FlowTable, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
+    Parameters
+    ----------
+    tcp : FlowTable
+        The connections of the node.
+    ask : callable
+        Polls a peer, at a time.
+    announce : callable
+        Announces this node, at a time.
+    relay_of : callable
+        Returns the address of the relay that a peer is reached by, for errors; empty: it is reached directly.
+    """
+
+    def __init__(
+        self,
+        tcp: FlowTable,
+        ask: Callable[[int, float], None],
+        announce: Callable[[float], None],
+        relay_of: Callable[[int], str] = lambda _ip: "",
+    ) -> None:
         self._tcp = tcp
+        self._relay_of = relay_of
         self._peer_timeout_s = tcp.config.peer_timeout_s
         self._ask = ask
         self._announce = announce
@@ -188,17 +209,22 @@ class Liveness:
 
     def _lose(self, ip: int, silent_s: float, now: float) -> None:
         """Ends the connections whose timeout has passed."""
-        ended = 0
+        ended, relay = 0, self._relay_of(ip)
         for c in self._to(ip):
             if silent_s >= self._timeout_of(c):
-                text = f"{c.peer_name} is lost: its node has not answered for {silent_s:.1f} s"
+                text = f"{c.peer_name} is lost: its node has not answered for {silent_s:.1f} s{relayed(relay)}"
                 abort(c, now, errno.ETIMEDOUT, text)
                 ended += 1
         if ended:
-            self._tcp.events.append(PeerLost(ip, silent_s, ended))
+            self._tcp.events.append(PeerLost(ip, silent_s, ended, relay))
             self._lost[ip] = None
             if len(self._lost) > MAX_LOST:
                 del self._lost[next(iter(self._lost))]
+
+    def end(self, ip: int, number: int, text: str, now: float) -> None:
+        """Ends all connections to a node with this errno and text."""
+        for c in self._to(ip):
+            abort(c, now, number, f"{c.peer_name}: {text}")
 
     def _timeout_of(self, c: Flow) -> float:
         """Returns the timeout of a connection: TCP_USER_TIMEOUT if set, or the node's."""
@@ -208,6 +234,11 @@ class Liveness:
 
     def _to(self, ip: int) -> list[Flow]:
         return [c for c in self._tcp.connections if c.peer[0] == ip and _counts(c)]
+
+
+def relayed(relay: str) -> str:
+    """Return what an error adds for a peer that was reached by a relay at this address; empty: by none."""
+    return f", relayed by {relay}" if relay else ""
 
 
 def _counts(c: Flow) -> bool:

@@ -55,6 +55,10 @@ class Neighbours:
         entry = self._entries.get(ip)
         return None if entry is None else entry.mac
 
+    def has(self, ip: int) -> bool:
+        """Returns whether an address is known or was looked up: what a peer says of itself is noted."""
+        return ip in self._entries
+
     def learn(self, ip: int, mac: bytes, now: float, unasked: bool) -> bool:
         """Records a mapping; one without a lookup only if `unasked`. Returns whether it was recorded."""
         entry = self._entries.get(ip)

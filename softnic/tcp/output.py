@@ -27,6 +27,8 @@ from softnic.tcp.state import HANDSHAKE, SENDING, State
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
 CORK_S = 0.2
 """For how long TCP_CORK holds a short segment back, as in Linux."""
+MOST_SACKS: int = lib.SN_MOST_SACKS
+"""Blocks of a SACK option; timestamps take the place of one (RFC 2018, section 3)."""
 _NUMBERS = struct.Struct("=24x6I")  # of an sn_output: sequence and ACK number, flags, window, timestamps
 
 
@@ -85,6 +87,13 @@ def output(c: Flow, now: float, frames: int) -> int:
     return sent
 
 
+def report_gaps(c: Flow, now: float) -> None:
+    """Sends the ACK that is due for gaps ahead of the flow's turn. A peer without SACK would not learn more from it."""
+    if c.dup_acks_pending and c.use_sack and c.state not in HANDSHAKE and c.state is not State.CLOSED:
+        c.ack_pending, c.dup_acks_pending = False, 0
+        send_empty(c, now)
+
+
 def _send_syn(c: Flow, now: float) -> int:
     """Sends a SYN or SYN-ACK with all options; its window is not scaled (RFC 7323, section 2.2)."""
     passive = c.state is State.SYN_RECEIVED
@@ -133,7 +142,7 @@ def send_empty(c: Flow, now: float) -> int:
     c.delayed_ack.on_pure_ack()
     segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
     if c.use_sack and c.rcv.reports:
-        segment.sacks = c.rcv.sacks()
+        segment.sacks = c.rcv.sacks()[: MOST_SACKS - c.use_timestamps]
     return count_sent(c, c.tcp.transmit(segment, 1, now))
 
 
@@ -183,6 +192,7 @@ def add_payload(c: Flow, segment: Segment, start: int, end: int) -> None:
     segment.payload = buffer.view(start, end)
     segment.tos, segment.codec = tag_range.tag
     segment.path_mtu = c.path_mtu
+    segment.again = start < c.snd.snd_nxt
     if tag_range.words:
         segment.block_offset = (start - tag_range.origin) % LONGEST_BLOCK
 
@@ -222,11 +232,7 @@ def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
     buffer = snd.buffer
     begin = end = start
     if start < buffer.end:
-        begin = buffer.segment_start(start)
-        most = c.tcp.config.super_segment if buffer.tag_range(begin).words else budget * snd.mss
-        end = buffer.reach(begin, min(stop, buffer.end, begin + most), snd.fin_queued)
-        if end <= start:  # it would end inside a coding block, which is sent whole
-            end = buffer.reach(begin, min(snd.snd_nxt, buffer.end, begin + most), snd.fin_queued)
+        begin, end = buffer.segment_start(start), c.again_end(start, stop, budget)
     fin = stop > buffer.end and end == buffer.end
     result = _send_range(c, now, begin, end, fin, budget)
     if result is None:
@@ -234,19 +240,8 @@ def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
     taken = begin + result.consumed
     if fin and taken == end:
         taken += 1
-    if taken > start:
-        snd.scoreboard.sent_again(start, taken, result.wire_bytes, now)
-    c.retransmits += 1
-    c.recovery.sent_again(c.timestamps.value(now) if c.use_timestamps else None)
-    _note_sent(c, result.wire_bytes)
-    c.pacer.sent(result.wire_bytes, now)
+    c.sent_again(start, taken, result.wire_bytes, now)
     return result.wire_bytes
-
-
-def _note_sent(c: Flow, wire_bytes: int) -> None:
-    """Accounts for sent frames in recovery."""
-    if not c.recovery.is_open or c.recovery.must_send:
-        c.recovery.sent(wire_bytes)
 
 
 def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
@@ -257,7 +252,7 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     if start > written or (start == written and not snd.fin_queued):
         return 0
     if not snd.scoreboard and now - c.last_sent_at > c.rtt.rto:
-        c.congestion.on_idle()
+        c.congestion.on_idle(now - c.last_sent_at)
     if now >= c.path_mtu_until:
         update_mss(c, now)
     budget = _frame_budget(c, written - start, frames, now)
@@ -279,7 +274,6 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     is_short = taken == written and result.consumed % snd.mss > 0
     if fin and taken == end:
         taken, is_short = taken + 1, False
-    _note_sent(c, result.wire_bytes)
     if c.sent_new(taken, is_short, result.wire_bytes, now):
         c.tcp.schedule(c)
     return result.wire_bytes

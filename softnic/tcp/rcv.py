@@ -24,10 +24,12 @@ from softnic.tcp.reassembly import Reassembly
 class ReceiveState(ReceiveFields):
     """Positions as in seq.py; the peer's SYN has position 0."""
 
-    __slots__ = ("_c", "_initial", "_reassembly", "buffer")
+    __slots__ = ("_c", "_reassembly", "buffer")
 
     capacity: int
     """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
+    initial: int
+    """The first capacity."""
     largest: int
     """Limit of the capacity: the largest value of the window field."""
     irs: int
@@ -55,7 +57,7 @@ class ReceiveState(ReceiveFields):
     ) -> None:
         del memory
         self._c = ffi.cast("sn_flow *", self.memory.address)
-        self.capacity = self._initial = capacity
+        self.capacity = self.initial = capacity
         self.largest = LARGEST_WINDOW
         self.buffer = lib.sn_flow_receive_buffer(self._c)
         """The `sn_receive_buffer`: in order, for the application."""
@@ -75,6 +77,11 @@ class ReceiveState(ReceiveFields):
     def reports(self) -> bool:
         """A SACK option would have blocks."""
         return self._reassembly.has_gap or self._reassembly.has_repeated
+
+    @property
+    def ahead(self) -> int:
+        """Bytes that wait behind gaps."""
+        return self._reassembly.size
 
     @property
     def bytes_received(self) -> int:
@@ -106,19 +113,27 @@ class ReceiveState(ReceiveFields):
             payload = payload[: max(0, last - position)]
             end = position + len(payload)
         if position > nxt:
-            # growth of the window is charged already, whether it is filled in order or not
-            return not payload or self._reassembly.keep(position, payload, max(0, self.capacity - self._initial))
+            return not payload or self.keep(position, payload)
         if position < nxt:
             self.repeated(position, min(end, nxt))
         if end > nxt:
             self._deliver(payload[nxt - position :] if position < nxt else payload)
             if self._reassembly.has_gap:
-                for waiting in self._reassembly.take(self.rcv_nxt):
-                    self._deliver(waiting)
+                lib.sn_flow_fill_gap(self._c)
+                self.deliver_filled()
         if last is not None and last == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
             self.eof = True
         return True
+
+    def keep(self, position: int, payload: memoryview) -> bool:
+        """Keeps a payload, not empty, that starts behind a gap. Returns False if there is no space."""
+        # growth of the window is charged already, whether it is filled in order or not
+        return self._reassembly.keep(position, payload, max(0, self.capacity - self.initial))
+
+    def deliver_filled(self) -> None:
+        """Appends what has waited for the bytes before it, and is counted already."""
+        lib.sn_reassembly_deliver(lib.sn_flow_reassembly(self._c), self.buffer)
 
     def repeated(self, start: int, end: int) -> None:
         """Notes bytes that arrived a second time, to be reported by D-SACK (RFC 2883)."""

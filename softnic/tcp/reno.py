@@ -13,8 +13,3 @@ class Reno(Congestion):
 
     acknowledged: int
     """Bytes acknowledged since `cwnd` last grew (RFC 5681, section 3.1; RFC 3465)."""
-
-    def on_loss(self, flight_size: int, now: float) -> None:
-        del now
-        self.ssthresh = max(flight_size // 2, 2 * self.smss)
-        self.acknowledged = 0

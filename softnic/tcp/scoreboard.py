@@ -55,18 +55,13 @@ class Ack(AckFields):
     nxt: int
     pipe: int
     delivered: int
+    lost_total: int
     srtt: float
 
     def __init__(self) -> None:
         self.c = ffi.cast("sn_ack *", self.address)
         self.newest: SentRange = self.c.newest
         """The one of the ranges that have arrived that was sent last, if `has_newest`."""
-
-
-def new_ack(now: float, flight_size: int) -> Ack:
-    ack = Ack()
-    ack.begin(now, flight_size)
-    return ack
 
 
 class Scoreboard(ScoreboardFields):
@@ -85,6 +80,8 @@ class Scoreboard(ScoreboardFields):
     delivered: int
     """Wire bytes that have arrived since the connection began; `delivered_at`: when the last were reported."""
     delivered_at: float
+    lost_total: int
+    """Wire bytes that were marked lost since the connection began, unless the mark was reverted."""
     first_sent_at: float
     """When the range was sent that was sent last of those that have arrived."""
     app_limited_until: int
@@ -114,11 +111,7 @@ class Scoreboard(ScoreboardFields):
     @property
     def sent_once(self) -> bool:
         """No range in flight is a retransmission."""
-        return all(sent.never_retransmitted or sent.state != OUT for sent in self.ranges)
-
-    def mark_lost(self, sent: SentRange) -> None:
-        """Marks a range in flight as lost."""
-        lib.sn_scoreboard_mark_lost(self._c, sent)
+        return bool(lib.sn_scoreboard_sent_once(self._c))
 
     def first_lost(self) -> tuple[int, int] | None:
         """Returns the first contiguous range marked lost."""

@@ -11,9 +11,10 @@ from random import Random
 
 from softnic._native import ffi
 from softnic.packet import ipv4
+from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Flags, Segment, Transmitted
 from softnic.tcp import isn, seq
-from softnic.tcp.arm_timers import arm_rto
+from softnic.tcp.arm_timers import arm_rto, expire_rto
 from softnic.tcp.budget import Budget
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
@@ -285,6 +286,13 @@ class TcpStack:
             note_soft_error(connection, errno.EHOSTUNREACH, text)
             if connection.state is State.SYN_SENT:
                 time_out(connection, 0.0)
+
+    def retry(self, mac: bytes, now: float) -> None:
+        """Send again at once, instead of after a timer that was backed off: the node with this MAC has moved, and is
+        reached again."""
+        for connection in self.connections:
+            if mac_of(connection.peer[0]) == mac:
+                expire_rto(connection, now)
 
     def _to(self, ip: int) -> list[Connection]:
         return [connection for key, connection in self._connections.items() if key[0] == ip]

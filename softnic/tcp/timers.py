@@ -25,6 +25,10 @@ from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.transitions import finish, time_out
 from softnic.tcp.trim import trim_buffers
 
+_SHORT_INTERVAL_S = 1.0
+_REPEATS = 4
+"""Keepalive probes in a short interval."""
+
 
 def on_timer(c: Flow, now: float) -> None:
     """Runs the timers of a connection that are due."""
@@ -106,8 +110,8 @@ def _on_retransmission_timeout(c: Flow, now: float) -> None:
         return
     if c.reported_mtu is not None:
         confirm_pmtu(c, *c.reported_mtu, now)
-    recovery, scoreboard = c.recovery, snd.scoreboard
-    recovery.begin_after_timeout(c.congestion, scoreboard, snd.snd_nxt, now, again=c.rtt.backoff > 0)
+    scoreboard = snd.scoreboard
+    c.recovery.begin_after_timeout(c.rtt.backoff > 0)
     c.rack.timed_out(scoreboard, now, c.rack.window(scoreboard, True, c.congestion.smss, c.rtt.srtt))
     c.rtt.back_off()
     c.tcp.counters.retransmission_timeouts += 1
@@ -118,12 +122,16 @@ def _on_retransmission_timeout(c: Flow, now: float) -> None:
 def _on_keepalive(c: Flow, now: float) -> None:
     """Probes a silent peer (RFC 1122, section 4.2.3.6), or gives up.
 
-    Data in flight changes nothing: data sent late into a silence would otherwise prolong it by `user_timeout_s`.
+    Data in flight changes nothing: data sent late into a silence would otherwise prolong it by `user_timeout_s`. With
+    intervals of a second or less, which are for peers that must be noticed soon, a probe is sent several times in each:
+    a lossy path loses one easily.
     """
     if c.keepalive is None or c.state in (State.CLOSED, State.TIME_WAIT):
         keepalive.postpone(c, NEVER)
         return
     idle, interval, count = c.keepalive
+    if interval <= _SHORT_INTERVAL_S:
+        interval, count = interval / _REPEATS, count * _REPEATS
     if now < c.last_heard + idle:
         keepalive.postpone(c, c.last_heard + idle)
         return

@@ -21,7 +21,7 @@ class Direct(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.path: UdpPath | None = (3, 0, 4789, 1, True)
+        self.path: UdpPath | None = UdpPath(3, None, 1, True)
         self.direct: list[tuple[int, int]] = []
 
     def direct_path(self, destination: bytes) -> UdpPath | None:

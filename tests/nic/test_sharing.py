@@ -40,11 +40,19 @@ FLOATS = np.random.default_rng(3).standard_normal(1 << 18, np.float32) * np.floa
 class Router:
     """Forwards frames between two networks; the direction to the right is the bottleneck."""
 
-    def __init__(self, left: MemoryNetwork, right: MemoryNetwork, rate_bps: float, loss: float) -> None:
-        queue = int(rate_bps / 8 * 2 * DELAY_S)  # rate by round trip, as routers' queues should have
+    def __init__(
+        self,
+        left: MemoryNetwork,
+        right: MemoryNetwork,
+        rate_bps: float,
+        loss: float,
+        queue_products: float,
+        delay_s: float = DELAY_S,
+    ) -> None:
+        queue = int(queue_products * rate_bps / 8 * 2 * delay_s)
         self._ports: list[MemoryLink] = [left.port(), right.port()]
-        there = EmulationSpec(rate_bps=rate_bps, delay_s=DELAY_S, limit_bytes=queue, loss=loss, coalesce_s=COALESCE_S)
-        back = EmulationSpec(delay_s=DELAY_S, coalesce_s=COALESCE_S)
+        there = EmulationSpec(rate_bps=rate_bps, delay_s=delay_s, limit_bytes=queue, loss=loss, coalesce_s=COALESCE_S)
+        back = EmulationSpec(delay_s=delay_s, coalesce_s=COALESCE_S)
         self._ways: list[Link] = [
             EmulatedLink(self._ports[1], there, seed=1),
             EmulatedLink(self._ports[0], back, seed=2),
@@ -134,11 +142,14 @@ def shares(
     rate_bps: float = RATE_BPS,
     settled_s: float = SETTLED_S,
     measured_s: float = MEASURED_S,
+    queue_products: float = 1.0,
+    delay_s: float = DELAY_S,
 ) -> tuple[list[float], float, Router]:
     """Opens streams (tagged, congestion control) a second apart. Their shares of what arrived, all of it as part of
-    the bottleneck's rate, and the router."""
+    the bottleneck's rate, and the router, whose queue is as long as this number of products of rate and round trip; one
+    is what routers' queues should have."""
     left, right = MemoryNetwork(), MemoryNetwork()
-    router = Router(left, right, rate_bps, loss)
+    router = Router(left, right, rate_bps, loss, queue_products, delay_s)
     receiver = node(right, 100)
     own = EmulationSpec(rate_bps=0.9 * rate_bps, coalesce_s=COALESCE_S) if one_node else None
     senders = [node(left, 1 + number, own) for number in range(1 if one_node else len(kinds))]
@@ -166,6 +177,50 @@ def test_two_streams_share_a_bottleneck(congestion: str, tagged: bool) -> None:
     assert 0.4 <= found[0] <= 0.6, found
     assert used > 0.95
     assert router.dropped or congestion == "bbr"
+
+
+@pytest.mark.parametrize("queue_products", [1.0, pytest.param(4.0, marks=pytest.mark.slow)])
+def test_two_bbr_streams_share_evenly(queue_products: float) -> None:
+    """The first has all of the bottleneck when the second begins."""
+    found, used, _ = shares([(False, "bbr")] * 2, queue_products=queue_products)
+    assert min(found) >= 0.8 * max(found), found
+    assert used > 0.95
+
+
+def test_bbr_leaves_a_long_queue_empty() -> None:
+    """It is never longer than one and a half products of rate and round trip, from the first frame on."""
+    left, right = MemoryNetwork(), MemoryNetwork()
+    router, sender, receiver = Router(left, right, RATE_BPS, 0.0, 8.0), node(left, 1), node(right, 100)
+    programs, clock = Programs(receiver), VirtualClock(86_400.0)
+    stream = programs.open(sender, False, "bbr", clock.now)
+    longest = 0.0
+    for _ in range(400):
+        clock.run_for([programs, sender, router, receiver], 0.02)
+        longest = max(longest, flow(stream.connection).rto_estimator.latest)
+    assert longest <= 2.5 * 2 * DELAY_S
+    assert flow(stream.connection).scoreboard.delivered > 0.9 * 8.0 * RATE_BPS / 8
+
+
+@pytest.mark.parametrize("first", ["cubic", "bbr"])
+@pytest.mark.parametrize(
+    ("rate_bps", "delay_s"),
+    [(20e6, 0.010), *(pytest.param(*path, marks=pytest.mark.slow) for path in ((100e6, 0.010), (100e6, 0.025)))],
+)
+def test_bbr_leaves_a_part_of_a_bottleneck_to_cubic(rate_bps: float, delay_s: float, first: str) -> None:
+    """The queue is a round trip long, where BBR without a bound leaves CUBIC an eighth, and one that looks for more in
+    every eight round trips a tenth where a window is some hundred frames."""
+    second = "bbr" if first == "cubic" else "cubic"
+    settled_s, measured_s = (SETTLED_S, MEASURED_S) if rate_bps == 20e6 else (10.0, 30.0)
+    found, used, router = shares(
+        [(False, first), (False, second)],
+        rate_bps=rate_bps,
+        delay_s=delay_s,
+        settled_s=settled_s,
+        measured_s=measured_s,
+    )
+    assert 0.3 <= found[0] <= 0.7, found
+    assert used > 0.95
+    assert router.dropped
 
 
 def test_two_streams_share_the_link_of_their_nic() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from softnic._fields import ConnectionFields, ScoreboardFields, SendBufferFields
+from softnic._fields import ConnectionFields, ReassemblyFields, ScoreboardFields, SendBufferFields
 from softnic._native import ffi
 from softnic.tcp.flow import Flow
 from softnic.tcp.scoreboard import Scoreboard
@@ -132,6 +132,7 @@ def _left_out() -> list[tuple[int, int]]:
     parts: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
         (ScoreboardFields, "sn_scoreboard", ("ranges",)),
         (SendBufferFields, "sn_send_buffer", ("memory_address", "runs", "tags")),
+        (ReassemblyFields, "sn_reassembly", ("waiting", "budget")),
     )
     found = []
     for kind, struct, names in parts:

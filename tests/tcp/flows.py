@@ -7,6 +7,7 @@ from softnic._native import ffi, lib
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.connection import Connection
 from softnic.tcp.rcv import ReceiveState
+from softnic.tcp.reassembly import Reassembly
 from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
@@ -247,3 +248,13 @@ class FlowView:
 def flow(connection: Connection) -> FlowView:
     """Return a view of the numbers of a connection."""
     return FlowView(connection)
+
+
+def taken(reassembly: Reassembly, position: int) -> bytes:
+    """Takes what follows on `position` up to the next gap."""
+    c = ffi.cast("sn_reassembly *", reassembly.address)
+    buffer = ffi.new("sn_receive_buffer *")
+    data = bytearray(lib.sn_reassembly_take(c, position))
+    lib.sn_reassembly_deliver(c, buffer)
+    lib.sn_receive_buffer_read(buffer, ffi.from_buffer(data), len(data))
+    return bytes(data)

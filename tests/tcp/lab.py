@@ -59,6 +59,7 @@ class Node:
             send_frame=self.send_frame,
             rng=Random(number),
             config=config,
+            relay_of=lambda ip: lab.relays.get(ip, ""),
         )
         self.sent: list[Segment] = []
         self.ethernet_frames = 0
@@ -115,6 +116,8 @@ class Lab:
         self.wire = wire or Wire()
         self.rng = Random(seed)
         self.now = START
+        self.relays: dict[int, str] = {}
+        """Addresses of relays, by that of the node that is reached by one."""
         self._queue: list[tuple[float, int, bytes, Segment | tuple[bytes, bytes]]] = []
         self._order = itertools.count()
         self.nodes = [Node(self, number + 1, config or TcpConfig()) for number in range(nodes)]

@@ -130,6 +130,7 @@ class ReferenceScoreboard:
         "first_sent_at",
         "highest",
         "lost",
+        "lost_total",
         "pipe",
         "ranges",
         "sacked",
@@ -143,6 +144,7 @@ class ReferenceScoreboard:
         self.sacked = 0
         """Wire bytes that arrived out of order."""
         self.lost = 0
+        self.lost_total = 0
         """Wire bytes marked lost and not retransmitted yet."""
         self.highest = 0
         """End of the highest range that has arrived."""
@@ -274,6 +276,7 @@ class ReferenceScoreboard:
         """Marks a range in flight as lost."""
         self.pipe -= sent.wire_bytes
         self.lost += sent.wire_bytes
+        self.lost_total += sent.wire_bytes
         sent.state = LOST
 
     def mark_head_lost(self, wire_bytes: int) -> None:
@@ -302,6 +305,7 @@ class ReferenceScoreboard:
             if sent.state == LOST:
                 sent.state = OUT
         self.pipe += self.lost
+        self.lost_total -= self.lost
         self.lost = 0
 
     def first_lost(self) -> tuple[int, int] | None:

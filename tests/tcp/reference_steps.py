@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from softnic.tcp.bbr import Mode
+
 NEVER = float("inf")
 
 
@@ -151,12 +153,23 @@ def _avoid_as_cubic(cubic: Any, ack: Any, arrived: int, used: bool) -> None:
     cubic.cwnd += int((target - window) / window * frames * cubic.smss)
 
 
-def on_idle(window: Any) -> None:
-    h = window.hystart
-    if window.name == "bbr":
+def on_idle(c: Any, window: Any, idle_s: float) -> None:
+    h, initial = window.hystart, 10 * window.smss
+    if window.restarting:
         return
-    window.cwnd = min(window.cwnd, 10 * window.smss)
     window.restarting = True
+    if window.name == "bbr":
+        if idle_s > 60:
+            window.begin_bbr()
+            window.cwnd = initial
+        return
+    if window.began_at is not None:
+        window.began_at += idle_s
+    window.seen_at += idle_s
+    if window.cwnd > initial:
+        window.ssthresh = max(window.ssthresh, 3 * window.cwnd // 4)
+        paced = min(c.rtt.srtt, c.rtt.latest) >= 0.002
+        window.cwnd = max(window.cwnd >> int(idle_s / 10) if paced else 0, initial)
     h.window_end = h.samples = h.rounds = 0
     h.last = h.current = h.baseline = NEVER
 
@@ -170,8 +183,11 @@ def update_pacing(c: Any, window: Any, link_full_at: float, now: float) -> bool:
 
 def _pacing_rate(window: Any, rtt: float) -> float | None:
     if window.name == "bbr":
-        return float(window.gain * window.rate if window.rate else 2.885 * window.cwnd / rtt)
-    if window.restarting:
+        if not window.rate:
+            return float(2.885 * window.cwnd / rtt)
+        least = 2.885 * (10 * window.smss) / rtt if window.mode == Mode.STARTUP else 0.0
+        return float(max(window.gain * window.rate, least))
+    if window.restarting and window.cwnd <= 10 * window.smss:
         return None
     return float((2.0 if 2 * window.cwnd < window.ssthresh else 1.2) * window.cwnd / rtt)
 
@@ -280,12 +296,15 @@ def arrived(c: Any, ack: Any) -> None:
     board = c.snd.scoreboard
     board.arrived(ack)
     ack.una, ack.nxt, ack.srtt = c.snd.snd_una, c.snd.snd_nxt, c.rtt.srtt
-    ack.pipe, ack.delivered = board.pipe, board.delivered
+    ack.pipe, ack.delivered, ack.lost_total = board.pipe, board.delivered, board.lost_total
 
 
 def arm_rto(c: Any, now: float) -> bool:
     give_up_at = c.unacked_since + c.user_timeout_s
-    c.rto_at = min(now + c.rtt.rto, max(now, give_up_at))
+    after = c.rtt.rto
+    if c.established and c.user_timeout_s <= 5.0 and c.rtt.backoff:
+        after = min(after, max(after / 2.0 ** min(c.rtt.backoff, 30), c.user_timeout_s / 8))
+    c.rto_at = min(now + after, max(now, give_up_at))
     return bool(c.rto_at < c.scheduled_at)
 
 
@@ -354,6 +373,9 @@ def sent_new(c: Any, end: int, is_short: bool, wire_bytes: int, now: float) -> b
         snd.snd_sml = end
     if end >= snd.buffer.end and snd.scoreboard.pipe < c.congestion.cwnd:
         snd.scoreboard.mark_app_limited()
+    if not c.recovery.is_open or c.recovery.must_send:
+        c.recovery.sent_bytes += wire_bytes
+        c.recovery.must_send = False
     charge_pacing(c, wire_bytes, now)
     c.last_sent_at = now
     rto = False
@@ -363,7 +385,7 @@ def sent_new(c: Any, end: int, is_short: bool, wire_bytes: int, now: float) -> b
     return arm_pto(c, now) or rto
 
 
-def tune(c: Any, now: float, srtt_s: float, echoed_s: float | None) -> int:
+def tune(c: Any, ahead: int, now: float, srtt_s: float, echoed_s: float | None) -> int:
     """Four times what was consumed in a round trip, of a millisecond at least."""
     tuning, rcv, tick = c.receive_tuning, c.rcv, 0.001
     sample = max(tick, srtt_s if echoed_s is None else echoed_s + tick)
@@ -373,12 +395,13 @@ def tune(c: Any, now: float, srtt_s: float, echoed_s: float | None) -> int:
         tuning.rtt_s = sample
     else:
         tuning.rtt_s += 1 / 8 * (sample - tuning.rtt_s)
-    taken, more = rcv.rcv_nxt - rcv.unread - tuning.position, 0
+    taken, more = rcv.rcv_nxt - rcv.unread + ahead - tuning.position, 0
     elapsed = now - tuning.started
     if elapsed > 0 and tuning.started:
-        wanted = int(4 * taken * min(1.0, tuning.rtt_s / elapsed))
+        wanted = int(4 * (taken + max(0, taken - tuning.consumed)) * min(1.0, tuning.rtt_s / elapsed))
         more = min(wanted, tuning.most, rcv.largest) - rcv.capacity
     tuning.position += taken
+    tuning.consumed = taken
     tuning.started, tuning.round_ends = now, now + tuning.rtt_s
     return int(more)
 

@@ -29,25 +29,31 @@ def transferred(config: TcpConfig, size: int, wire: Wire | None = None) -> tuple
 
 
 class TestRounds:
-    """Dynamic right-sizing: four times the bytes read in a round trip of 10 ms."""
+    """Dynamic right-sizing: four times the bytes read in a round trip of 10 ms, and four times the increase."""
 
-    def after(self, elapsed_s: float, taken: int = 100 * KIB, largest: int = MIB) -> int:
+    def after(self, elapsed_s: float, before: int = 100 * KIB, taken: int = 100 * KIB, largest: int = MIB) -> int:
         rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
         rcv.rcv_nxt, rcv.largest = 1, largest
         tuning.round(rcv, 1.0, 0.01, None)
         assert tuning.round_ends == pytest.approx(1.01)
+        tuning.consumed = before
         rcv.rcv_nxt += taken
         tuning.round(rcv, 1.0 + elapsed_s, 0.01, None)
+        assert tuning.consumed == taken
         return rcv.capacity
 
     def test_target_is_four_times_the_bytes_read(self) -> None:
         assert self.after(0.01) == pytest.approx(400 * KIB, abs=1)
+        assert self.after(0.01, before=200 * KIB) == pytest.approx(400 * KIB, abs=1)
+
+    def test_target_is_six_times_the_bytes_read_where_they_have_doubled(self) -> None:
+        assert self.after(0.01, before=50 * KIB) == pytest.approx(600 * KIB, abs=1)
 
     def test_a_longer_interval_is_scaled_to_one_round_trip(self) -> None:
         assert self.after(0.02) == pytest.approx(200 * KIB, abs=1)
 
     def test_target_is_limited_by_the_window_field(self) -> None:
-        assert self.after(0.01, MIB) == MIB
+        assert self.after(0.01, taken=MIB) == MIB
 
     def test_a_shorter_round_trip_is_used_immediately(self) -> None:
         rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
@@ -57,8 +63,8 @@ class TestRounds:
 
     def test_a_send_buffer_doubles_once_a_round_trip(self) -> None:
         buffer, tuning = SendBuffer(64 * KIB), SendTuning(64 * KIB, 4 * MIB, Budget(16 * MIB))
-        for una, nxt, size in ((1, 1000, 128), (500, 1500, 128), (1000, 2000, 256)):
-            tuning.short(buffer, una, nxt)
+        for delivered, pipe, size in ((0, 1000, 128), (500, 1500, 128), (1000, 2000, 256)):
+            tuning.short(buffer, delivered, pipe)
             assert buffer.capacity == size * KIB
 
 

@@ -66,8 +66,13 @@ class Path:
         self.delivered = [0] * self.ROUND
         """Bytes delivered at each step of the last round trip."""
 
-    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[int, float, int]]:
-        """Runs for `seconds`; returns BBR's mode, pacing gain and window after each step."""
+    def run(
+        self, seconds: float, rate: float = RATE, limited: bool = False, smoothed: float = 1.0
+    ) -> list[tuple[int, float, int]]:
+        """Runs for `seconds`; returns BBR's mode, pacing gain and window after each step.
+
+        `smoothed`: of round trips, as a multiple of RTT.
+        """
         found, bbr = [], self.bbr
         for _ in range(round(seconds / self.STEP)):
             self.now += self.STEP
@@ -75,7 +80,7 @@ class Path:
             left = self.now - self.RTT
             told = ack(int(rate * self.STEP), bbr.cwnd, now=self.now, rtt=self.RTT + self.now * 1e-9)  # never as short
             tell_newest(told, left, self.delivered[-1 - self.ROUND], left - self.RTT, limited)
-            told.delivered = self.delivered[-1]
+            told.delivered, told.srtt = self.delivered[-1], smoothed * self.RTT
             told.pipe = min(bbr.cwnd, int(rate * self.RTT))
             bbr.on_ack(told)
             found.append((bbr.mode, (bbr.pacing_rate(self.RTT) or 0.0) / rate, bbr.cwnd))
@@ -117,8 +122,28 @@ class TestPath:
         assert path.bbr.mode == BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
-    def test_the_window_is_two_bandwidth_delay_products(self, path: Path) -> None:
-        assert path.run(1)[-1][2] == pytest.approx(2 * path.RATE * path.RTT + 3000, rel=0.02)
+    @pytest.mark.parametrize(("smoothed", "products"), [(1.0, 2.0), (1.2, 2.0), (1.3, 1.5), (2.0, 1.5)])
+    def test_the_window_is_two_products_and_one_and_a_half_beside_a_queue(
+        self, path: Path, smoothed: float, products: float
+    ) -> None:
+        """But for the round trips in which a higher rate is looked for."""
+        path.run(1, smoothed=smoothed)
+        steps = path.run(2, smoothed=smoothed)
+        for probes, expected in ((False, products), (True, 2.0)):
+            windows = [cwnd for _, gain, cwnd in steps if (gain > 1.1) == probes]
+            assert max(windows[2:]) == pytest.approx(expected * path.RATE * path.RTT + 3000, rel=0.02)
+
+    def test_the_window_of_startup_is_two_products(self) -> None:
+        path = Path()
+        windows = [cwnd for mode, _, cwnd in path.run(3) if mode == BbrMode.STARTUP]
+        assert windows[-1] == pytest.approx(2 * path.RATE * path.RTT + 3000, rel=0.02)
+
+    def test_the_first_samples_do_not_slow_the_start_down(self) -> None:
+        """An initial window leaves in a third of a round trip, whatever its first frames' rate was."""
+        path = Path()
+        rates = [gain * path.RATE for _, gain, _ in path.run(0.06, rate=20e3)]
+        assert path.bbr.rate
+        assert min(rates) >= 2.88 * 10_000 / path.RTT
 
     def test_a_rate_expires_after_ten_round_trips(self, path: Path) -> None:
         path.run(8 * path.RTT, rate=path.RATE / 2)
@@ -138,14 +163,41 @@ class TestPath:
         path.bbr.on_ack(told)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
-    def test_probe_rtt_after_ten_seconds(self, path: Path) -> None:
-        before = path.bbr.cwnd
-        steps = path.run(8)
+    def test_probe_rtt_with_half_a_product_in_five_seconds(self, path: Path) -> None:
+        path.run(6)
+        steps = path.run(10)
         dry = [cwnd for mode, _, cwnd in steps if mode == BbrMode.PROBE_RTT]
-        assert set(dry) == {4000}
-        assert len(dry) * path.STEP == pytest.approx(0.2, abs=0.01)
-        assert steps[-1][0] == BbrMode.PROBE_BW
-        assert steps[-1][2] == pytest.approx(before, rel=0.02)
+        assert min(dry) == pytest.approx(path.RATE * path.RTT / 2 + 3000, rel=0.02)
+        assert steps[-1][2] >= 1.49 * path.RATE * path.RTT
+
+    def test_the_minimum_round_trip_is_that_of_ten_seconds(self, path: Path) -> None:
+        before, path.RTT = path.bbr.least_rtt, 2 * path.RTT
+        path.run(6.5)
+        assert path.bbr.least_rtt == before
+        assert path.bbr.recent_rtt == pytest.approx(path.RTT, rel=0.01)
+        path.run(4)
+        assert path.bbr.least_rtt == pytest.approx(path.RTT, rel=0.01)
+
+
+def test_pauses_are_as_good_as_probe_rtt_and_keep_the_window() -> None:
+    """A transfer a second, for longer than a minimum round trip is valid."""
+    lab = Lab(Wire(delay_s=0.02), config=TcpConfig(congestion="bbr"))
+    client, server = lab.pair()
+    took, modes = [], set()
+    for number in range(1, 16):
+        began = lab.now
+        client.send(bytes(300_000))
+
+        def done(until: int = number * 300_000) -> bool:
+            modes.add(client.congestion.mode)  # type: ignore[attr-defined]
+            server.recv(1 << 20)
+            return server.rcv.bytes_received >= until
+
+        assert lab.run(done)
+        took.append(lab.now - began)
+        lab.run(limit_s=1.0)
+    assert BbrMode.PROBE_RTT not in modes
+    assert max(took[2:]) < 0.09 < took[0], "slow start once"
 
 
 def test_a_link_without_delay() -> None:

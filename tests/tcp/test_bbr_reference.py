@@ -10,13 +10,29 @@ from hypothesis import strategies as st
 
 from softnic.tcp.bbr import Bbr
 from softnic.tcp.bbr import Mode as BbrMode
-from softnic.tcp.scoreboard import Scoreboard, new_ack
+from softnic.tcp.scoreboard import Scoreboard
+from tests.tcp.marks import new_ack
 from tests.tcp.reference_bbr import ReferenceBbr
 
 SMSS = 1000
 FIELDS = (
-    *("cwnd", "mode", "gain", "rate", "least_rtt", "least_rtt_at", "round", "round_ends", "full_rate", "full_rounds"),
-    *("phase", "phase_at", "probe_ends", "limited_until", "resume"),
+    *(
+        "cwnd",
+        "mode",
+        "gain",
+        "rate",
+        "least_rtt",
+        "least_rtt_at",
+        "recent_rtt",
+        "recent_rtt_at",
+        "round",
+        "round_ends",
+        "full_rate",
+        "full_rounds",
+    ),
+    *("phase", "phase_at", "probe_ends", "limited_until", "resume", "restarting"),
+    *("bound", "bound_step", "counted_delivered", "counted_lost", "round_flight", "lost_much"),
+    *("crowded_at", "seen_lost"),
 )
 
 
@@ -69,6 +85,7 @@ class Journey:
             self.board.acknowledge(una, ack)
         self.board.arrived(ack)
         ack.una, ack.nxt, ack.pipe, ack.delivered = una, self.end, self.board.pipe, self.board.delivered
+        ack.lost_total = self.board.lost_total
         if ack.has_newest and self.random.random() < 0.9:
             ack.rtt = ack.srtt = self.now - ack.newest.sent_at
         self.bbr.on_ack(ack)
@@ -80,19 +97,20 @@ class Journey:
         if kind == "path":
             self.change_path()
         elif kind == "timeout":
-            self.bbr.on_timeout(self.board.size, self.now, first=True)
+            self.bbr.on_timeout(self.board.size, True)
             self.reference.cwnd = SMSS
         elif kind == "idle":
-            self.bbr.on_idle()
+            self.bbr.on_idle(1.0)
+            self.reference.restarting = True
         elif kind == "loss":
-            self.bbr.on_loss(self.board.size, self.now)
+            self.bbr.on_loss(self.board.size)
             self.board.mark_head_lost(SMSS)
         elif kind == "snapshot":
-            self.before = self.bbr.snapshot(), copy(self.reference)  # which share the measured rates
+            self.before = Bbr(SMSS), copy(self.reference)  # which shares the measured rates
+            self.before[0].copy_fields(self.bbr)
         elif kind == "undo" and self.before is not None:
-            memory = self.bbr.memory
-            self.bbr, self.reference = self.before
-            self.bbr.attach(memory)
+            self.bbr.restore(self.before[0])
+            self.reference = self.before[1]
             self.before = None
         else:
             self.now += self.random.choice((0.1, 3.0, 11.0))

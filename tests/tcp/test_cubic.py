@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.tcp.cubic import BETA, Cubic
+from softnic.tcp.cubic import Cubic
 from softnic.tcp.hystart import HyStart
 from tests.tcp.test_reno import ack
 
 RTT = 0.1
+BETA = 0.7
+"""RFC 9438, section 4.6."""
 
 
 def after_a_loss(frames: int) -> Cubic:
     cubic = Cubic(1000)
     cubic.cwnd = frames * 1000
-    cubic.on_loss(frames * 1000, 0.0)
+    cubic.on_loss(frames * 1000)
     cubic.cwnd = cubic.ssthresh
     return cubic
 
@@ -87,7 +89,7 @@ def test_acknowledgements_never_shrink_the_window(frames: int, rtt: float) -> No
 def test_the_reduction_starts_from_the_flight_limited_by_the_window(cwnd: int, flight: int, left: int) -> None:
     cubic = Cubic(1000)
     cubic.cwnd = cwnd * 1000
-    cubic.on_loss(flight * 1000, 0.0)
+    cubic.on_loss(flight * 1000)
     assert cubic.ssthresh == left * 1000
 
 
@@ -103,7 +105,7 @@ def test_fast_convergence() -> None:
     cubic = after_a_loss(1000)
     had = round_trips(cubic, 20)[-1]
     assert had < 1000
-    cubic.on_loss(cubic.cwnd, 2.0)
+    cubic.on_loss(cubic.cwnd)
     cubic.cwnd = cubic.ssthresh
     aim = had * (1 + BETA) / 2
     k = ((aim - had * BETA) / 0.4) ** (1 / 3)
@@ -198,7 +200,7 @@ class TestHyStart:
                 told.nxt = una + before
                 cubic.on_ack(told)
         assert cubic.cwnd < 1.3 * before
-        cubic.on_idle()
+        cubic.on_idle(1.0)
         for _ in range(6):
             before = cubic.cwnd
             una += before

@@ -51,6 +51,16 @@ class TestSilence:
         assert client.error == errno.ECONNRESET
         assert alive.take_events() == [PeerFound(dead.ip)]
 
+    def test_the_relay_of_a_lost_peer_is_named(self) -> None:
+        net = lab()
+        _, server = net.pair()
+        dead, alive = net.nodes
+        net.relays[dead.ip] = "192.0.2.1:9500"
+        net.nodes.remove(dead)
+        assert net.run(lambda: server.state is State.CLOSED, limit_s=10)
+        assert server.error_message.endswith("is lost: its node has not answered for 4.0 s, relayed by 192.0.2.1:9500")
+        assert [event.relay for event in alive.take_events() if isinstance(event, PeerLost)] == ["192.0.2.1:9500"]
+
     def test_a_cut_wire_is_noticed_at_both_ends(self) -> None:
         net = lab()
         ends = net.pair()
@@ -283,11 +293,13 @@ class TestBeginning:
         broadcast, none = ethernet.BROADCAST, bytes(6)
         tracemalloc.start()
         try:
+            before, _ = tracemalloc.get_traced_memory()
             for ip in range(net.b.ip + 1, net.b.ip + 2001):
                 packet = arp.build(arp.Arp(arp.REQUEST, net.a.mac, ip, none, ip))
                 net.b.host.receive_frame(ethernet.build(broadcast, net.a.mac, ethernet.TYPE_ARP, packet), net.now)
-            assert tracemalloc.get_traced_memory()[0] < 20_000
+            after, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
+        assert after - before < 20_000
         assert net.b.sent == []
         assert end.state is State.ESTABLISHED

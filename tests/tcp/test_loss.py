@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Tag
 from softnic.tcp import seq
 from softnic.tcp.config import TcpConfig
@@ -135,6 +136,23 @@ class TestTimeout:
         assert sent_at == [0.2, 0.6, 1.4, 3.0]
         script.receive(ACK, 1, 1001)
         assert flow(connection).rto_backoff == 0
+
+    def test_a_timer_that_was_backed_off_expires_when_the_peer_is_found_again(self, script: Script) -> None:
+        connection = flying(script, 1)
+        mac = mac_of(connection.peer[0])
+        script.host.tcp.retry(mac, script.now)
+        assert script.sent() == []  # nothing was lost yet
+        for _ in range(3):
+            time = script.host.next_time()
+            assert time is not None
+            script.now = time
+            assert starts(script, script.sent()) == [1]
+        script.now += 0.1
+        script.host.tcp.retry(bytes(6), script.now)
+        assert script.sent() == []
+        script.host.tcp.retry(mac, script.now)
+        assert script.host.next_time() == script.now
+        assert starts(script, script.sent()) == [1]
 
     def test_repeated_timeouts_reduce_the_window_once(self, script: Script) -> None:
         connection = flying(script, 10)

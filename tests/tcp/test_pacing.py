@@ -155,11 +155,71 @@ class TestRestart:
         lab.wire.delay_s = 0.0005
         assert self.transfer(lab, client, server) < 0.008  # 7 rounds: 10, 20, ... 640 frames
 
-    def test_the_initial_window_leaves_at_once(self) -> None:
-        lab = Lab(Wire(delay_s=0.05))
+    @pytest.mark.parametrize("congestion", ["reno", "cubic", "auto"])
+    def test_a_transfer_a_second_starts_slowly_once(self, congestion: str) -> None:
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion=congestion))
+        client, server = lab.pair()
+        took = []
+        for _ in range(4):
+            took.append(self.transfer(lab, client, server))
+            lab.run(limit_s=1.0)
+        assert took[0] > 0.3
+        assert max(took[2:]) < 0.1, "half a round trip, and less than one for the window"
+
+    @pytest.mark.parametrize(("pause_s", "part"), [(9.9, 1), (10.1, 2), (29.0, 4), (45.0, 16)])
+    def test_a_window_is_halved_every_ten_seconds(self, pause_s: float, part: int) -> None:
+        """Slow start leads to three quarters of what it was (RFC 2861, section 3.2)."""
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion="cubic"))
         client, server = lab.pair()
         self.transfer(lab, client, server)
-        lab.run(limit_s=2.0)
+        flow(client).congestion.ssthresh = 20_000
+        before = flow(client).cwnd
+        lab.run(limit_s=pause_s - 0.1)
+        client.send(b"x")
+        lab.step()
+        assert flow(client).cwnd == max(before // part, 10 * 1514)
+        assert flow(client).ssthresh == 3 * before // 4
+
+    def test_a_path_that_is_not_paced_gets_the_initial_window(self) -> None:
+        """The rest would leave as a burst."""
+        lab = Lab(Wire(delay_s=0.0005), config=TcpConfig(congestion="cubic"))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        assert flow(client).cwnd > 10 * 1514
+        lab.run(limit_s=1.0)
+        client.send(b"x")
+        lab.step()
+        assert flow(client).cwnd == 10 * 1514
+
+    def test_bbr_keeps_what_it_measured_for_a_minute(self) -> None:
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion="bbr"))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        for pause_s, keeps in ((58.0, True), (61.0, False)):
+            lab.run(limit_s=pause_s)
+            client.send(b"x")
+            lab.step()
+            assert bool(flow(client).congestion.rate) == keeps  # type: ignore[attr-defined]
+        assert flow(client).cwnd == 10 * 1514
+
+    def test_time_of_a_pause_is_not_time_of_cubic(self) -> None:
+        """The window does not grow because of it."""
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion="cubic"))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        flow(client).congestion.ssthresh = flow(client).cwnd = 400_000
+        self.transfer(lab, client, server)
+        began = flow(client).congestion.began_at  # type: ignore[attr-defined]
+        lab.run(limit_s=5.0)
+        client.send(b"x")
+        lab.step()
+        assert flow(client).congestion.began_at > began + 4.9  # type: ignore[attr-defined]
+
+    def test_the_initial_window_leaves_at_once(self) -> None:
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion="cubic"))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        lab.run(limit_s=70.0)
         lab.a.sent.clear()
         client.send(bytes(self.SIZE))
         lab.step()

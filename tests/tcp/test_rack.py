@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from softnic.tcp.rack import MinimumRtt, Rack
-from softnic.tcp.scoreboard import LOST, Scoreboard, new_ack
+from softnic.tcp.scoreboard import LOST, Scoreboard
+from tests.tcp.marks import new_ack
 
 SMSS = 1000
 

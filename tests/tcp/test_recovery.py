@@ -6,18 +6,29 @@ import pytest
 
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.reno import Reno
-from softnic.tcp.scoreboard import Scoreboard, new_ack
+from softnic.tcp.scoreboard import Scoreboard
+from softnic.tcp.snd import SendState
+from tests.tcp.marks import mark_lost, new_ack
 
 FRAME = 1000
 
 
+def flying(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
+    """Return the parts of a flow with `frames` frames in flight."""
+    recovery, reno = Recovery(), Reno(FRAME)
+    reno.attach(recovery.memory)
+    snd = SendState(0, memory=recovery.memory)
+    snd.snd_nxt = frames * FRAME
+    snd.scoreboard.sent(0, frames * FRAME, frames * FRAME, 0.0)
+    return recovery, reno, snd.scoreboard
+
+
 def losing(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
     """Return the state in which the first of `frames` frames in flight is lost."""
-    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
-    flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
+    recovery, reno, flight = flying(frames)
     reno.cwnd = frames * FRAME
     flight.mark_head_lost(FRAME)
-    recovery.begin(reno, flight, frames * FRAME, 1.0)
+    recovery.begin()
     return recovery, reno, flight
 
 
@@ -27,7 +38,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
     for number in range(1, 20):
         arrived = new_ack(1.0, flight.size)
         flight.sack(number * FRAME, (number + 1) * FRAME, arrived)
-        window = recovery.window(arrived.wire_bytes, False, reno, flight)
+        window = recovery.window(arrived.wire_bytes, False)
         while flight.pipe + FRAME <= window:
             start = flight.ranges[-1].end
             flight.sent(start, start + FRAME, FRAME, 1.0)
@@ -39,41 +50,39 @@ def test_half_as_much_is_sent_as_arrives() -> None:
 
 def test_the_window_never_falls_below_the_target_for_long() -> None:
     """Most of the flight is lost: each frame delivered allows one more, up to the target."""
-    recovery, reno, flight = losing(20)
-    flight.mark_lost(flight.ranges[1])
+    recovery, _, flight = losing(20)
+    mark_lost(flight, flight.ranges[1])
     arrived = new_ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
-    assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
-    assert (
-        recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME
-    )  # slow start while no more losses are found
+    assert recovery.window(FRAME, False) == flight.pipe + FRAME
+    assert recovery.window(FRAME, True) == flight.pipe + 3 * FRAME  # slow start while no more losses are found
     recovery.sent(9 * FRAME)
-    assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 2 * FRAME  # RFC 6937: DeliveredData at least
+    assert recovery.window(FRAME, True) == flight.pipe + 2 * FRAME  # RFC 6937: DeliveredData at least
 
 
 def test_excess_frames_do_not_reduce_the_flight() -> None:
-    recovery, reno, flight = losing(20)
+    recovery, _, flight = losing(20)
     recovery.sent(3 * FRAME)
-    assert recovery.window(FRAME, False, reno, flight) == flight.pipe
+    assert recovery.window(FRAME, False) == flight.pipe
 
 
 def test_the_window_is_at_least_a_frame() -> None:
-    recovery, reno, flight = losing(1)
-    assert (flight.pipe, recovery.window(0, False, reno, flight)) == (0, FRAME)
+    recovery, _, flight = losing(1)
+    assert (flight.pipe, recovery.window(0, False)) == (0, FRAME)
 
 
 def test_each_recovery_starts_its_own_counts() -> None:
-    recovery, reno, flight = losing(20)
-    recovery.window(5 * FRAME, False, reno, flight)
+    recovery, _, flight = losing(20)
+    recovery.window(5 * FRAME, False)
     recovery.sent(20 * FRAME)
-    recovery.begin(reno, flight, 20 * FRAME, 2.0)
-    assert recovery.window(2 * FRAME, False, reno, flight) == flight.pipe + FRAME
+    recovery.begin()
+    assert recovery.window(2 * FRAME, False) == flight.pipe + FRAME
 
 
 def test_a_timeout_in_recovery_reduces_nothing_again() -> None:
-    recovery, reno, flight = losing(20)
+    recovery, reno, _ = losing(20)
     reno.ssthresh = 7 * FRAME  # which cannot be computed from the flight any more
-    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 2.0, again=False)
+    recovery.begin_after_timeout(False)
     assert (reno.cwnd, reno.ssthresh) == (FRAME, 7 * FRAME)
 
 
@@ -99,33 +108,29 @@ def test_an_ack_of_the_original_undoes_the_reduction(echo: int | None, undone: b
     recovery.sent_again(500)
     recovery.sent_again(600)
     reno.cwnd = 1
-    found = recovery.undo(echo)
-    assert (found is not None) is undone
-    assert found is None or found.cwnd == before
+    assert recovery.undo(echo) is undone
+    assert reno.cwnd == (before if undone else 1)
     assert recovery.is_open is undone
-    assert recovery.undo(1) is None  # the first answer only
+    assert not recovery.undo(1)  # the first answer only
 
 
 def test_nothing_is_undone_if_the_ack_may_be_of_an_earlier_retransmission() -> None:
-    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
-    flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
+    recovery, _, flight = flying(20)
     flight.sent_again(0, FRAME, FRAME, 0.5)
-    flight.mark_lost(flight.ranges[1])
-    recovery.begin(reno, flight, 20 * FRAME, 1.0)
+    mark_lost(flight, flight.ranges[1])
+    recovery.begin()
     recovery.sent_again(500)
-    assert recovery.undo(499) is None
+    assert not recovery.undo(499)
     assert recovery.is_fast
 
 
 def test_a_second_timeout_remembers_the_window_before_the_first() -> None:
-    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
+    recovery, reno, _ = flying(20)
     reno.cwnd = 50 * FRAME
-    flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
-    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 1.0, again=False)
+    recovery.begin_after_timeout(False)
     recovery.sent_again(10)
     assert (reno.cwnd, reno.ssthresh) == (FRAME, 10 * FRAME)
-    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 2.0, again=True)
+    recovery.begin_after_timeout(True)
     assert reno.ssthresh == 10 * FRAME
-    found = recovery.undo(5)
-    assert found is not None
-    assert found.cwnd == 50 * FRAME
+    assert recovery.undo(5)
+    assert reno.cwnd == 50 * FRAME

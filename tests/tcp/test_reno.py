@@ -7,8 +7,9 @@ import pytest
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.reno import Reno
-from softnic.tcp.scoreboard import Ack, new_ack
+from softnic.tcp.scoreboard import Ack
 from tests.tcp.flows import flow
+from tests.tcp.marks import new_ack
 from tests.tcp.script import ACK, MSS, Script
 
 
@@ -75,24 +76,24 @@ def test_the_remainder_of_an_acknowledgement_counts_for_the_next_frame() -> None
 
 def test_a_loss_halves_the_flight() -> None:
     reno = Reno(1000)
-    reno.on_loss(12_000, 1.0)
+    reno.on_loss(12_000)
     assert reno.ssthresh == 6000
-    reno.on_loss(3000, 1.0)
+    reno.on_loss(3000)
     assert reno.ssthresh == 2000  # never below two segments
 
 
 def test_a_timeout_sets_the_window_to_one_frame_and_keeps_ssthresh_if_repeated() -> None:
     reno = Reno(1000)
-    reno.on_timeout(10_000, 1.0, first=True)
+    reno.on_timeout(10_000, True)
     assert (reno.cwnd, reno.ssthresh) == (1000, 5000)
-    reno.on_timeout(1000, 2.0, first=False)
+    reno.on_timeout(1000, False)
     assert (reno.cwnd, reno.ssthresh) == (1000, 5000)
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
 def test_ssthresh_is_at_least_two_frames(name: str) -> None:
     window = ALGORITHMS[name](1000)
-    window.on_loss(1000, 1.0)
+    window.on_loss(1000)
     assert window.ssthresh == 2000
 
 
@@ -100,21 +101,21 @@ def test_ssthresh_is_at_least_two_frames(name: str) -> None:
 def test_an_idle_connection_starts_again_with_the_initial_window(name: str) -> None:
     window = ALGORITHMS[name](1000)
     window.cwnd = 500_000
-    window.on_idle()
+    window.on_idle(1.0)
     assert window.cwnd == 10_000
 
 
-def test_a_snapshot_can_be_restored() -> None:
+def test_a_reduction_can_be_undone() -> None:
     for algorithm in ALGORITHMS.values():
         window: Congestion = algorithm(1000)
         window.on_ack(ack(10_000, 10_000))
-        before = window.snapshot()
-        assert before.hystart is not window.hystart
-        had = before.cwnd, before.ssthresh
-        window.on_loss(20_000, 1.0)
-        window.on_timeout(20_000, 1.0, first=True)
-        assert (before.cwnd, before.ssthresh) == had
-        assert type(before) is algorithm
+        before = algorithm(1000)
+        before.copy_fields(window)
+        had = window.cwnd, window.ssthresh
+        window.on_timeout(20_000, True)
+        assert window.cwnd == 1000
+        window.restore(before)
+        assert (window.cwnd, window.ssthresh) == had
 
 
 @pytest.mark.parametrize(("idle_s", "left"), [(0.19, 500_000), (0.3, 10 * (MSS + 54))])

@@ -10,7 +10,7 @@ from softnic.tcp import seq
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.reassembly import Reassembly
-from tests.tcp.flows import flow
+from tests.tcp.flows import flow, taken
 from tests.tcp.lab import TAGGED, Lab, Pump, Wire
 from tests.tcp.script import ACK, MSS, PEER_ISS, SYN, Script
 from tests.tcp.test_loss import number_of, once, starts
@@ -18,7 +18,7 @@ from tests.tcp.test_loss import number_of, once, starts
 
 @pytest.fixture
 def script() -> Script:
-    script = Script()
+    script = Script(TcpConfig(congestion="cubic"))
     script.accept(sack_permitted=True)
     return script
 
@@ -51,6 +51,24 @@ class TestReceiving:
             sent = script.receive(ACK, 101 + 200 * number, 1, bytes(100))
         assert len(pack_options(Options(), None, sent[-1].sacks)) == 36
         assert blocks(sent)[0] == (1501, 1601)
+
+    def test_an_island_that_grows_does_not_displace_others(self, script: Script) -> None:
+        for start in (101, 301, 501, 601, 701, 801, 901):
+            script.feed(ACK, start, 1, bytes(100))
+        assert blocks(script.sent()) == [(501, 1001), (301, 401), (101, 201)]
+        for start in (1001, 401, 1101, 1201, 1301):
+            script.feed(ACK, start, 1, bytes(100))
+        assert blocks(script.sent()) == [(301, 1401), (101, 201)]
+
+    def test_a_gap_that_remains_is_reported_before_data_acknowledges_what_was_filled(self, script: Script) -> None:
+        """Data has no SACK blocks: the peer would take for lost what it has sent before what was filled."""
+        script.receive(ACK, 101, 1, bytes(100))
+        script.receive(ACK, 301, 1, bytes(100))
+        script.feed(ACK, 1, 1, bytes(100))
+        script.connection.send(bytes(100))
+        ack, data = script.sent()
+        assert (seq.position(PEER_ISS, ack.ack, 0), blocks([ack]), len(ack.payload)) == (201, [(301, 401)], 0)
+        assert (seq.position(PEER_ISS, data.ack, 0), len(data.payload)) == (201, 100)
 
     def test_one_ack_for_a_batch(self, script: Script) -> None:
         for number in range(20):
@@ -89,9 +107,9 @@ def test_adjoining_blocks_merge_and_their_pieces_are_counted() -> None:
     assert reassembly.report() == [(10, 40)]
     assert len(reassembly.chunks()) == 1, "small ones that adjoin are one"
     assert reassembly.keep(12, payload[12:14])  # contains no new data
-    assert reassembly.repeated == (12, 14)
-    assert b"".join(reassembly.take(10)) == bytes(range(10, 40))
-    assert not reassembly.starts
+    assert (reassembly.has_repeated, reassembly.repeated_start, reassembly.repeated_end) == (True, 12, 14)
+    assert taken(reassembly, 10) == bytes(range(10, 40))
+    assert not reassembly.has_gap
     assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 5))
 
 
@@ -101,8 +119,8 @@ def test_covered_pieces_are_released() -> None:
         assert reassembly.keep(10, payload[10:20])
         assert reassembly.keep(30, payload[30:40])
         assert reassembly.keep(5, payload[5:50])
-        assert b"".join(reassembly.take(5)) == bytes(45)
-        assert not reassembly.starts
+        assert taken(reassembly, 5) == bytes(45)
+        assert not reassembly.has_gap
 
 
 def test_blocks_leave_room_for_timestamps() -> None:
@@ -188,14 +206,14 @@ class TestSending:
     def test_recovery_ends_with_the_reduced_window(self, script: Script) -> None:
         connection = flying(script, 20)
         connection.set_congestion("reno")
-        connection.rack._multiplier, connection.rack._persist = 3, 1
+        connection.rack.multiplier, connection.rack.persist = 3, 1
         report(script, (2001, 5001))
         assert flow(connection).in_recovery
         assert flow(connection).cwnd < 20 * (MSS + 54)
         report(script, ack=20_001)
         assert flow(connection).recovery_is_over
         assert 0 <= flow(connection).cwnd - flow(connection).ssthresh <= MSS + 54
-        assert connection.rack._multiplier == 1  # it was the last one for which that holds
+        assert connection.rack.multiplier == 1  # it was the last one for which that holds
 
     def test_reports_of_out_of_order_data_do_not_grow_the_window(self, script: Script) -> None:
         connection = flying(script, 10)
@@ -210,7 +228,7 @@ class TestSending:
         """Reported below what is acknowledged, or within what else has come (RFC 2883, section 4)."""
         connection = flying(script, 10)
         report(script, *spans, ack=1001)
-        assert connection.rack._multiplier == 2
+        assert connection.rack.multiplier == 2
 
     def test_a_probe_is_sent_for_a_lost_tail(self, script: Script) -> None:
         flying(script, 10)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard, new_ack
+from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard
+from tests.tcp.marks import mark_lost, new_ack
 
 
 def acknowledge(flight: Scoreboard, una: int) -> Ack:
@@ -78,7 +79,7 @@ def test_lost_bytes_are_not_in_flight_until_retransmitted() -> None:
     flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     sack(flight, 1000, 1100)
-    flight.mark_lost(flight.ranges[0])
+    mark_lost(flight, flight.ranges[0])
     assert flight.first_lost() == (0, 1000)
     assert (flight.pipe, flight.lost, flight.sacked, flight.size) == (190, 100, 10, 300)
     flight.sent_again(0, 400, 60, 6.0)
@@ -93,7 +94,7 @@ def test_lost_neighbours_are_one_range() -> None:
     for start in range(0, 5000, 1000):
         flight.sent(start, start + 1000, 100, 5.0)
     for record in flight.ranges[1:4]:
-        flight.mark_lost(record)
+        mark_lost(flight, record)
     assert flight.first_lost() == (1000, 4000)
 
 
@@ -133,7 +134,7 @@ def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, 
             una = min(nxt, una + first)
             come += acknowledge(flight, una).wire_bytes
         elif step == "lose" and first < len(flight.ranges) and flight.ranges[first].state == OUT:
-            flight.mark_lost(flight.ranges[first])
+            mark_lost(flight, flight.ranges[first])
         elif step == "again" and (lost := flight.first_lost()) is not None:
             end = min(lost[1], lost[0] + first)
             before = flight.size

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from softnic.tcp.scoreboard import Ack, Scoreboard, new_ack
+from softnic.tcp.scoreboard import Ack, Scoreboard
+from tests.tcp.marks import mark_lost, new_ack
 from tests.tcp.reference_scoreboard import OUT, ReferenceAck, ReferenceRange, ReferenceScoreboard
 
 KINDS = (
@@ -24,7 +25,10 @@ STEPS = st.lists(
     max_size=80,
 )
 RANGE = ("start", "end", "wire_bytes", "sent_at", "state", "delivered", "delivered_at", "first_sent_at")
-SUMS = ("pipe", "sacked", "lost", "size", "highest", "delivered", "delivered_at", "first_sent_at", "app_limited_until")
+SUMS = (
+    *("pipe", "sacked", "lost", "lost_total", "size", "highest"),
+    *("delivered", "delivered_at", "first_sent_at", "app_limited_until"),
+)
 NEWS = ("now", "flight_size", "wire_bytes", "never_retransmitted", "reordered")
 
 
@@ -89,7 +93,11 @@ def apply(board: Scoreboard | ReferenceScoreboard, kind: str, a: int, b: int, no
         new = new_ack if isinstance(board, Scoreboard) else ReferenceAck
         return acknowledge(board, new(now, board.size), kind, a, b)
     elif kind == "lose" and board.ranges[a % len(board.ranges)].state == OUT:
-        board.mark_lost(board.ranges[a % len(board.ranges)])
+        lost = board.ranges[a % len(board.ranges)]
+        if isinstance(board, Scoreboard):
+            mark_lost(board, lost)
+        else:
+            board.mark_lost(lost)
     elif kind == "head":
         board.mark_head_lost(a % 4000)
     return None

@@ -36,7 +36,7 @@ class TestListen:
         listener = script.host.listen(0, 80, 5, script.now)
         [reply] = script.receive(SYN, 0, options=Options(mss=MSS, window_scale=3), timestamps=(77, 0))
         assert reply.flags == SYN | ACK
-        assert reply.options == Options(mss=1460, window_scale=11)
+        assert reply.options == Options(mss=1460, window_scale=13)
         assert reply.timestamps is not None
         assert reply.timestamps[1] == 77
         assert listener.accept() is None

@@ -11,8 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from softnic.packet.segment import Tag
+from softnic.tcp.ack import take_blocks
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.scoreboard import Ack
+from tests.tcp import reference_recovery as recovery
 from tests.tcp import reference_steps as reference
 from tests.tcp.flow_state import differences, numbers_of, state_of
 from tests.tcp.lab import TAGGED
@@ -30,6 +32,10 @@ def late(random: Random) -> float:
 
 def short(random: Random) -> float:
     return random.choice((0.0, 1e-7, 0.0005, 0.01, random.random(), 90.0 * random.random()))
+
+
+def idle(random: Random) -> float:
+    return random.choice((0.3, 1.0, 25.0, 60.0, 61.0, 1e6))
 
 
 def set_numbers(c: Any, random: Random) -> None:
@@ -50,7 +56,17 @@ def set_numbers(c: Any, random: Random) -> None:
     )
     c.rack.sent_at, c.rack.end, c.rack.rtt = NOW - short(random), random.randrange(NXT), short(random)
     c.rack.probe_end = choice((None, None, random.randrange(NXT)))
-    c.recovery.is_open = choice((True, True, False))
+    c.rack.reordering_seen, c.rack.multiplier, c.rack.persist = choice((True, False)), choice((1, 3)), choice((1, 16))
+    c.rack.probe_repeats, c.rack.probe_dsacked = choice((True, False)), choice((True, False))
+    c.rack.dsack_round = choice((None, random.randrange(NXT)))
+    if random.random() < 0.5:
+        c.recovery.begin()
+    if random.random() < 0.3:
+        c.recovery.begin_after_timeout(choice((True, False)))
+    c.recovery.sent_again(choice((None, 500)))
+    c.recovery.must_send, c.recovery.recover = choice((True, False)), random.randrange(NXT)
+    c.recovery.arrived, c.recovery.sent_bytes = random.randrange(80_000), random.randrange(80_000)
+    c.recovery.flight_size = random.randrange(1, 80_000)
     window.cwnd = random.randrange(window.smss, 80_000)
     window.ssthresh = choice((1 << 40, window.cwnd, random.randrange(80_000)))
     window.restarting = choice((True, False))
@@ -154,7 +170,10 @@ STEPS: dict[str, tuple[Step, Step]] = {
         lambda c, r: c.congestion.on_ack(an_ack(c, r)),
         lambda c, r: reference.grow_window(c, an_ack(c, r)),
     ),
-    "idle": (lambda c, r: any_window(c, r).on_idle(), lambda c, r: reference.on_idle(any_window(c, r))),
+    "idle": (
+        lambda c, r: any_window(c, r).on_idle(idle(r)),
+        lambda c, r: reference.on_idle(c, any_window(c, r), idle(r)),
+    ),
     "pacing": (
         lambda c, r: c.pacer.update(any_window(c, r), c.rtt, NOW - short(r), NOW),
         lambda c, r: reference.update_pacing(c, any_window(c, r), NOW - short(r), NOW),
@@ -201,6 +220,56 @@ STEPS: dict[str, tuple[Step, Step]] = {
         ),
     ),
     "repairing": (lambda c, _: c.is_repairing(), lambda c, _: reference.is_repairing(c)),
+    "duplicate": (
+        lambda c, r: c.rack.duplicate(r.randrange(NXT), NXT),
+        lambda c, r: recovery.duplicate(c, r.randrange(NXT), NXT),
+    ),
+    "recovered": (lambda c, _: c.rack.recovered(), lambda c, _: recovery.recovered(c)),
+    "reordering window": (
+        lambda c, r: c.rack.window(c.snd.scoreboard, r.random() < 0.5, c.congestion.smss, c.rtt.srtt),
+        lambda c, r: recovery.reordering_window(c, r.random() < 0.5),
+    ),
+    "probe answered": (
+        lambda c, r: c.rack.probe_answered(r.randrange(NXT)),
+        lambda c, r: recovery.probe_answered(c, r.randrange(NXT)),
+    ),
+    "loss": (
+        lambda c, r: any_window(c, r).on_loss(r.randrange(80_000)),
+        lambda c, r: recovery.on_loss(any_window(c, r), r.randrange(80_000)),
+    ),
+    "timeout": (
+        lambda c, r: any_window(c, r).on_timeout(r.randrange(80_000), r.random() < 0.5),
+        lambda c, r: recovery.on_timeout(any_window(c, r), r.randrange(80_000), r.random() < 0.5),
+    ),
+    "begin recovery": (lambda c, _: c.begin_recovery(), lambda c, _: recovery.begin_recovery(c)),
+    "recovery after a timeout": (
+        lambda c, r: c.recovery.begin_after_timeout(r.random() < 0.5),
+        lambda c, r: recovery.begin_after_timeout(c, r.random() < 0.5),
+    ),
+    "recovery window": (
+        lambda c, r: c.recovery.window(r.randrange(80_000), r.random() < 0.5),
+        lambda c, r: recovery.window(c, r.randrange(80_000), r.random() < 0.5),
+    ),
+    "ends": (lambda c, r: c.recovery.ends(r.randrange(NXT)), lambda c, r: recovery.ends(c, r.randrange(NXT))),
+    "sent in recovery": (lambda c, _: c.recovery.sent(3000), lambda c, _: recovery.sent(c, 3000)),
+    "blocks": (
+        lambda c, r: told(lambda ack: take_blocks(c, some_blocks(c, r), ack), a_begun_ack()),
+        lambda c, r: told(lambda ack: recovery.take_blocks(c, some_blocks(c, r), ack), a_begun_ack()),
+    ),
+    "losses": (lambda c, _: c.look_for_losses(NOW), lambda c, _: recovery.look_for_losses(c, NOW)),
+    "acknowledged": (
+        lambda c, r: told(c.acknowledged, an_ack(c, any_of(c, r)), *some_news(r)),
+        lambda c, r: told(lambda *given: recovery.acknowledged(c, *given), an_ack(c, any_of(c, r)), *some_news(r)),
+    ),
+    "next": (lambda c, _: c.next_sent(), lambda c, _: recovery.next_sent(c)),
+    "again end": (
+        lambda c, r: c.again_end(*a_loss(c, r)),
+        lambda c, r: recovery.again_end(c, *a_loss(c, r)),
+    ),
+    "sent again": (
+        lambda c, r: c.sent_again(*a_repetition(r), 3000, NOW),
+        lambda c, r: recovery.sent_again(c, *a_repetition(r), 3000, NOW),
+    ),
     "arrived": (
         lambda c, r: told(c.arrived, an_ack(c, r)),
         lambda c, r: told(lambda *given: reference.arrived(c, *given), an_ack(c, r)),
@@ -240,13 +309,45 @@ def any_window(c: Any, random: Random) -> Any:
     return c.congestion
 
 
-def a_round(c: Any, random: Random) -> tuple[float, float, float | None]:
-    """Time, smoothed round trip and age of the timestamp at the end of a round."""
+def any_of(c: Any, random: Random) -> Random:
+    """Gives a connection BBR sometimes."""
+    any_window(c, random)
+    return random
+
+
+def some_blocks(c: Any, random: Random) -> tuple[tuple[int, int], ...]:
+    """SACK blocks, some of which report what is acknowledged, or nonsense."""
+    places = [sorted(random.randrange(NXT) for _ in range(2)) for _ in range(random.randrange(1, 5))]
+    if random.random() < 0.3:
+        places.insert(0, places[0])
+    return tuple((c.snd.iss + first & 0xFFFFFFFF, c.snd.iss + last & 0xFFFFFFFF) for first, last in places[:4])
+
+
+def some_news(random: Random) -> tuple[bool, bool, int | None]:
+    """Whether snd_una moved, whether there was a D-SACK, and the timestamp echoed."""
+    return random.random() < 0.7, random.random() < 0.3, random.choice((None, 0, 499, 501, random.getrandbits(32)))
+
+
+def a_loss(c: Any, random: Random) -> tuple[int, int, int]:
+    """A range that was lost, and the frames that may be sent."""
+    c.super_segment = random.choice((400, 5000, 1 << 20))
+    start = random.randrange(1, NXT - 1)
+    return start, random.randrange(start + 1, NXT), random.choice((1, 2, 64))
+
+
+def a_repetition(random: Random) -> tuple[int, int]:
+    start = random.randrange(1, NXT - 1)
+    return start, random.choice((start, random.randrange(start, NXT)))
+
+
+def a_round(c: Any, random: Random) -> tuple[int, float, float, float | None]:
+    """Bytes behind gaps, time, smoothed round trip and age of the timestamp at the end of a round."""
     tuning, choice = c.receive_tuning, random.choice
     c.rcv.rcv_nxt, c.rcv.unread = random.randrange(100, 1 << 20), random.randrange(100)
     tuning.position, tuning.started = random.randrange(100), choice((0.0, NOW, NOW - short(random)))
     tuning.rtt_s = choice((0.0, short(random)))
-    return NOW, choice((0.0, short(random))), choice((None, 0.0, short(random)))
+    ahead = choice((0, random.randrange(1 << 20)))
+    return ahead, NOW, choice((0.0, short(random))), choice((None, 0.0, short(random)))
 
 
 def a_sign(random: Random) -> tuple[int, int, float]:

@@ -75,7 +75,7 @@ class TestFlood:
     def test_who_answers_gets_in(self, script: Script) -> None:
         listener = flood(script)
         [reply] = script.receive(SYN, 0, options=Options(1300, 3, True, CODECS), timestamps=(77, 0))
-        assert reply.options == Options(mss=1460, window_scale=11, sack_permitted=True, remembered=False)
+        assert reply.options == Options(mss=1460, window_scale=13, sack_permitted=True, remembered=False)
         assert reply.timestamps is not None
         assert reply.timestamps[1] == 77
         script.iss = reply.seq

@@ -91,7 +91,7 @@ class TestPeersWindow:
     def test_ours_is_scaled_once_the_handshake_is_over(self, script: Script) -> None:
         script.accept(window_scale=3)
         [ack] = script.receive(ACK, 1, 1, b"x")
-        assert ack.window << 11 == pytest.approx(1 << 20, abs=1 << 11)
+        assert ack.window << 13 == pytest.approx(1 << 20, abs=1 << 13)
 
     def test_without_scaling_it_is_64_kib(self, script: Script) -> None:
         script.accept()
@@ -332,11 +332,11 @@ class TestBuffers:
         connection = script.accept(window_scale=3)
         [ack] = script.receive(ACK, 1, 1, bytes(1 + odd))
         total, capacity = 1 + odd, flow(connection).receive_capacity
-        while total < 2 * capacity and ack.window << 11 >= MSS:
+        while total < 2 * capacity and ack.window << 13 >= MSS:
             total += MSS
             script.receive(ACK, total - MSS + 1, 1, bytes(MSS))
             [ack] = script.receive(ACK, 1, 1, b"x")  # old, so it is acknowledged at once
-        assert capacity - MSS <= total <= capacity + (1 << 11) + MSS
+        assert capacity - MSS <= total <= capacity + (1 << 13) + MSS
 
     def test_nothing_can_be_written_after_shutdown(self, script: Script) -> None:
         connection = script.established()
