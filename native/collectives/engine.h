@@ -108,6 +108,17 @@ typedef struct sn_header_queue {
 /* Has what arrives passed to the steps or the headers of collectives instead of an application; NULL: to neither. */
 void sn_flow_attach(sn_flow *flow, sn_step_queue *steps, sn_header_queue *headers);
 
+/* The highest rate at which the flows of an engine sent, and the other ranks acknowledged it, over a tenth of a second in
+   which most flows had bytes to send. */
+typedef struct {
+    double began_at;       /* when the present window began */
+    int64_t sent;          /* wire bytes until then */
+    int64_t delivered;     /* those that had arrived */
+    uint32_t most_waiting; /* flows with bytes to send, at most, since there were none for long */
+    bool limited;          /* half of those had some then */
+    double rate;           /* wire bytes per second; 0: there was no such window */
+} sn_rate_meter;
+
 typedef struct sn_engine {
     sn_step_queue **receive_order;
     sn_step_queue **send_order;
@@ -118,6 +129,7 @@ typedef struct sn_engine {
     int64_t posted; /* number of the last collective */
     sn_engine_op *first_done;
     sn_engine_op *last_done;
+    sn_rate_meter meter;
     struct sn_engine *next; /* of the turn */
 } sn_engine;
 
@@ -135,6 +147,9 @@ void sn_step_queue_clear(sn_step_queue *queue);
 
 /* Counts a step or a header of an operation as done. */
 void sn_engine_count_done(sn_engine *engine, sn_engine_op *op);
+
+/* Measures the rate of an engine, at every turn in which it is active. */
+void sn_engine_look_at_rate(sn_engine *engine, double now);
 
 /* Appends a header to those that are expected. */
 void sn_header_expect(sn_header_queue *queue, sn_header *header);

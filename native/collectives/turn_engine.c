@@ -59,11 +59,14 @@ bool sn_turn_move_engine(sn_turn *t, sn_engine *engine)
     return (engine->is_active && move_blocks(t, engine)) || left;
 }
 
-bool sn_turn_advance_engines(sn_turn *t)
+bool sn_turn_advance_engines(sn_turn *t, double now)
 {
     bool left = false;
-    for (sn_engine *engine = t->engines; engine; engine = engine->next)
+    for (sn_engine *engine = t->engines; engine; engine = engine->next) {
         left = sn_turn_move_engine(t, engine) || sn_engine_has_completed(engine) || left;
+        if (engine->is_active)
+            sn_engine_look_at_rate(engine, now);
+    }
     return left;
 }
 

@@ -79,7 +79,11 @@ class EngineAbort(msgspec.Struct, frozen=True, tag=2, array_like=True):
     text: str
 
 
-EngineMessage = CollectiveHeader | EngineAbort
+class EngineLeave(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """The sender's process leaves in good order. A stream that ends without it is that of a process that has ended."""
+
+
+EngineMessage = CollectiveHeader | EngineAbort | EngineLeave
 
 _decode: Callable[[bytearray], EngineMessage] = msgspec.msgpack.Decoder(EngineMessage).decode
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from softnic._native import ffi, lib
+from softnic.collectives import schedule
 from softnic.collectives.collective_op import CollectiveOp
 from softnic.collectives.engine import CollectiveEngine, EnginePeer
 from softnic.collectives.peer_queue import Step
@@ -24,6 +25,19 @@ def operations_of(engine: CollectiveEngine, posted_at: Mapping[int, float], now:
         )
         for op in operations
     ]
+
+
+def paths_of(engine: CollectiveEngine) -> str:
+    """Return how the last large all-reduce was cut for links that differ; empty: evenly, or not at all."""
+    header = engine.large_sum
+    if header is None:
+        return ""
+    name, _, sites = header.algorithm.partition(":")
+    parts = [f"sites {sites}"] if name == "sites" else []
+    counts, total = header.counts, sum(header.counts)
+    if len(counts) == engine.size and max(counts) - min(counts) > max(2 * schedule.UNIT, total // 1000):
+        parts.append("shares " + " ".join(f"{100 * count / total:.3g}%" for count in counts))
+    return ", ".join(parts)
 
 
 def _total(op: EngineOp) -> int:

@@ -74,6 +74,15 @@ class StepEngine:
         for queue in self._send_order:
             queue.send()
 
+    def look_at_rate(self, now: float) -> None:
+        """Measure the rate of this rank's link; for engines whose streams C does not serve."""
+        lib.sn_engine_look_at_rate(self.c, now)
+
+    def take_rate(self) -> float:
+        """Return the rate measured since the last call, in wire bytes per second; 0: none was."""
+        rate, self.c.meter.rate = float(self.c.meter.rate), 0.0
+        return rate
+
     def clear(self) -> None:
         """Forget all operations: the queues have been dropped."""
         self.active.clear()

@@ -164,7 +164,9 @@ def _framed_sums(codec: str, summed: int) -> frames.Framed:
 def simulate(case: CheckCase) -> float:
     """Return the seconds of a case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
     nodes = case.nodes + case.strategy.startswith("wa")  # the aggregator is one more
-    spec = ClusterSpec(nodes=nodes, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s)
+    spec = ClusterSpec(
+        nodes=nodes, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s, connect="all"
+    )
     cluster = SimCluster(spec)
     times = _layer_times(case)
     sizes = [_padded(layer) for layer in case.network]

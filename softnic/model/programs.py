@@ -67,6 +67,16 @@ def nic(rank: SimRank, vector: Floats, codec: str = "", algorithm: str = "ring")
     yield rank.post(vector, codec, algorithm)
 
 
+def barrier(rank: SimRank) -> Program:
+    """Wait for all ranks by the NICs."""
+    yield rank.barrier()
+
+
+def connect(rank: SimRank, algorithm: str) -> Program:
+    """Connect with the ranks that an all-reduce by this algorithm needs."""
+    yield rank.connect(algorithm)
+
+
 def sequential(rank: SimRank, times: Sequence[LayerTimes], exchange: Program) -> Program:
     """Run an iteration without overlap: compute, exchange all gradients, update (`smartnic.sequential`)."""
     yield rank.compute(sum(layer.forward_s + layer.backward_s for layer in times))

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from softnic.collectives import pairs
 from softnic.link.memory import MemoryNetwork
+from softnic.sim.agenda import Agenda
 from softnic.sim.clock import VirtualClock
 from softnic.sim.node import FIRST_IP
 from softnic.sim.processes import Program
-from softnic.sim.rank import PORTS, SimRank
+from softnic.sim.rank import FULL_PORTS, SimRank
 from softnic.sim.spec import ClusterSpec
 from softnic.tcp.state import State
 
@@ -22,38 +24,59 @@ CONNECT_LIMIT_S = 60.0
 
 
 class SimCluster:
-    """Ranks on one switch, each connected to every other.
+    """Ranks on one switch, connected as the spec says: each to every other one, or those of a tree, and further pairs
+    when a program needs them.
+
+    Parameters
+    ----------
+    spec : ClusterSpec
+        The nodes and their links.
+    first : callable, optional
+        A program that each rank runs as soon as it has joined, which may be before the others have.
 
     Raises
     ------
     Stalled
-        The links lose so much that not all ranks are connected after 60 virtual seconds.
+        The links lose so much that not all ranks have joined after 60 virtual seconds.
     """
 
-    def __init__(self, spec: ClusterSpec) -> None:
+    def __init__(self, spec: ClusterSpec, first: Callable[[SimRank], Program] | None = None) -> None:
         self.spec = spec
         self._clock = VirtualClock()
         network = MemoryNetwork()
-        self.ranks = [SimRank(index, network, spec) for index in range(spec.nodes)]
-        self._hosts = [rank.host for rank in self.ranks]
-        self._connect()
+        agenda = Agenda()
+        self.ranks = [SimRank(index, network, spec, agenda.reporter(index)) for index in range(spec.nodes)]
+        for rank in self.ranks:
+            agenda.add(rank.host)
+        self._hosts = [agenda]
+        if spec.is_full:
+            self._connect()
+            if first is not None:
+                self.run(first)
+        else:
+            self._start(first or _nothing)
 
     @property
     def now(self) -> float:
         """Virtual time in seconds."""
         return self._clock.now
 
+    def _start(self, first: Callable[[SimRank], Program]) -> None:
+        for rank in self.ranks:
+            rank.begin(pairs.at_start(rank.index, self.spec.nodes, self.spec.connect))
+        self._run(first, CONNECT_LIMIT_S)
+
     def _connect(self) -> None:
         """The higher rank of two connects to the lower one, once for each port."""
         listeners = [
             (rank, port, rank.node.host.listen(0, port, self.spec.nodes, self.now))
             for rank in self.ranks
-            for port in PORTS
+            for port in FULL_PORTS
         ]
         opened = []
         for low in self.ranks:
             for high in self.ranks[low.index + 1 :]:
-                for port in PORTS:
+                for port in FULL_PORTS:
                     opened.append(high.node.host.connect(low.node.nic.ip, port, self.now))
                     high.add_connection(port, low.index, opened[-1])
         accepted = 0
@@ -68,7 +91,7 @@ class SimCluster:
 
         self._clock.run(self._hosts, all_connected, CONNECT_LIMIT_S)
         for rank in self.ranks:
-            rank.join()
+            rank.join(self.now)
 
     def run(self, program: Callable[[SimRank], Program], limit_s: float = 3600.0) -> float:
         """Run a program on every rank until all have ended.
@@ -86,7 +109,22 @@ class SimCluster:
             A connection or a collective has failed.
         """
         began = self.now
+        self._run(program, limit_s)
+        return self.now - began
+
+    def _run(self, program: Callable[[SimRank], Program], limit_s: float) -> None:
         for rank in self.ranks:
             rank.start(program(rank))
-        self._clock.run(self._hosts, lambda: not any(rank.process.running for rank in self.ranks), limit_s)
-        return self.now - began
+        running = self.ranks[::-1]
+
+        def all_ended() -> bool:
+            while running and not running[-1].process.running:
+                running.pop()
+            return not running
+
+        self._clock.run(self._hosts, all_ended, limit_s)
+
+
+def _nothing(rank: SimRank) -> Program:  # noqa: ARG001
+    """A program that ends at once."""
+    yield from ()

@@ -50,9 +50,12 @@ class SimNode(Generic[AnyApplication]):
     ----------
     port : ArrivalPort
         The innermost link of the node, whose arrivals make it due.
+    on_due : callable
+        Is given the time, in seconds, whenever something outside its turn makes the node due.
     """
 
-    def __init__(self, port: ArrivalPort) -> None:
+    def __init__(self, port: ArrivalPort, on_due: Callable[[float], object] = lambda _now: None) -> None:
+        self._on_due = on_due
         port.on_arrival = self.touch
         self.applications: list[AnyApplication] = []
         self._node: Node | None = None
@@ -100,6 +103,7 @@ class SimNode(Generic[AnyApplication]):
     def touch(self, now: float) -> None:
         """Make the node due: something changed outside its turn."""
         self._wake = now
+        self._on_due(now)
 
     def next_time(self) -> float:
         """Return when the node is due if nothing happens before."""

@@ -61,14 +61,23 @@ class Received:
 
 
 class ByteStream:
-    """A program's side of a connection: queued sends, and receives into memory, each in order."""
+    """A program's side of a connection: queued sends, and receives into memory, each in order. Before the connection is
+    made (`attach`), they wait."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection | None = None) -> None:
+        self.connection: Connection | None = None
+        self._sends: deque[tuple[Tag, memoryview]] = deque()
+        self._receives: deque[Received] = deque()
+        if connection is not None:
+            self.attach(connection)
+
+    def attach(self, connection: Connection) -> None:
+        """Use this connection from now on."""
         self.connection = connection
         connection.set_nodelay(True)
         connection.set_blocks(True)
-        self._sends: deque[tuple[Tag, memoryview]] = deque()
-        self._receives: deque[Received] = deque()
+        self.write()
+        self.read()
 
     def send(self, tag: Tag, data: memoryview) -> None:
         """Queue bytes. They must not change before the peer has answered a message that depends on all of them."""
@@ -84,10 +93,11 @@ class ByteStream:
 
     def write(self) -> None:
         """Write what the send buffer has space for."""
-        while self._sends:
+        connection = self.connection
+        while self._sends and connection is not None:
             tag, data = self._sends[0]
-            self.connection.tag(tag)
-            sent = self.connection.send(data)
+            connection.tag(tag)
+            sent = connection.send(data)
             if sent < len(data):
                 self._sends[0] = (tag, data[sent:])
                 return
@@ -95,8 +105,10 @@ class ByteStream:
 
     def read(self) -> None:
         """Copy what has arrived to the queued memory."""
-        consumed = 0
-        for view in list(self.connection.received):
+        connection, consumed = self.connection, 0
+        if connection is None:
+            return
+        for view in list(connection.received):
             start = 0
             while self._receives and start < len(view):
                 receive = self._receives[0]
@@ -110,7 +122,7 @@ class ByteStream:
             if not self._receives:
                 break
         if consumed:
-            self.connection.consume(consumed)
+            connection.consume(consumed)
 
 
 class SimProcess:

@@ -22,6 +22,7 @@ from .group import LOSSY, Group
 
 Array = npt.NDArray[Any]
 CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "rht:4", "exact:32", "mx:e2m3", "auto:bounded:8")
+SITES = {5: "sites:0+3/1-2+4", 7: "sites:0-1/2+4(3)/5-6"}
 ALL = tuple(itertools.product(COLLECTIVES, (*ALGORITHMS, "hierarchical:3")))
 
 
@@ -94,6 +95,23 @@ def test_every_schedule(collective: str, algorithm: str, size: int) -> None:
             sources = contributions(size, count, seed=count)
             check(group, collective, algorithm, sources, codec=codec)
             check(group, collective, algorithm, sources, codec=codec, in_place=True)
+
+
+@pytest.mark.parametrize("codec", ["", "bounded:10"])
+@pytest.mark.parametrize("size", SITES)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_between_sites(collective: str, size: int, codec: str) -> None:
+    group = Group(size)
+    check(group, collective, SITES[size], contributions(size, 10_007), codec=codec)
+
+
+def test_blocks_by_the_rates_of_ranks() -> None:
+    """One rank has none, and another one half of the buffer."""
+    group, counts = Group(4), (2512, 0, 5008, 2487)
+    for algorithm in ("direct", "sites:0-1/2-3"):
+        for codec in ("", "bounded:10", "rht:4"):
+            sources = contributions(4, sum(counts))
+            check(group, "allreduce", algorithm, sources, counts=counts, codec=codec)
 
 
 @pytest.mark.parametrize("size", [2, 5])

@@ -117,6 +117,9 @@ class LaneOf:
         self.begin = self._engine.post
         self.stage = self._engine.stage
 
+    def start_rank(self, rank: int, now: float) -> None:
+        raise AssertionError(f"rank {rank} was connected at {now}")
+
     def fail(self, rank: int, text: str) -> None:
         raise AssertionError(f"rank {rank}: {text}")
 

@@ -22,22 +22,34 @@ from softnic.collectives.schedule import (
     partition,
     plan,
     ring,
+    sites,
     tree,
 )
 from softnic.collectives.schedule.hierarchical import groups
 from tests.collectives.interpreter import Interpreter, common_order, ranks_in, roundings
 
 SIZES = range(1, 18)
-NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3", "hierarchical:40")
+NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3", "hierarchical:40", "2 sites", "3 sites", "slow sites")
 ALL = [(collective, name) for collective in COLLECTIVES for name in NAMES]
 
 
+def placed(name: str, size: int) -> str:
+    """Return the algorithm of a name of NAMES: sites are of ranks that lie apart, as ranks of one site often do not."""
+    if not name.endswith("sites"):
+        return name
+    count = min(size, 3 if name == "slow sites" else int(name[0]))
+    members = [tuple(range(site, size, count)) for site in range(count)]
+    speakers = [ranks[-1:] if name == "slow sites" else ranks for ranks in members]
+    found = [sites.Site(*each) for each in zip(members, speakers, strict=True)]
+    return f"sites:{sites.text(found)}" if size > 1 else "direct"
+
+
 def plans(collective: str, name: str, size: int, root: int = -1) -> list[Schedule]:
-    return [plan(collective, name, rank, size, root) for rank in range(size)]
+    return [plan(collective, placed(name, size), rank, size, root) for rank in range(size)]
 
 
 def count_of(collective: str, name: str, size: int) -> int:
-    return len(blocks(collective, name, 100, size))
+    return len(blocks(collective, placed(name, size), 100, size))
 
 
 def played(collective: str, name: str, size: int, root: int = -1, seed: int = 0, rounded: bool = True) -> Interpreter:
@@ -91,7 +103,7 @@ def test_any_root_any_order_any_room(size: int, which: tuple[str, str], data: st
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", ["ring", "direct", "hierarchical", "hierarchical:2"])
+@pytest.mark.parametrize("name", ["ring", "direct", "hierarchical", "hierarchical:2", "3 sites", "slow sites"])
 def test_reduce_has_the_bits_of_allreduce(name: str, size: int) -> None:
     everywhere = played("allreduce", name, size).ranks[0].memory
     assert played("reduce", name, size, size - 1).ranks[size - 1].memory == everywhere
@@ -178,10 +190,12 @@ def test_groups_are_near_equal(size: int, group: int) -> None:
 
 @pytest.mark.parametrize(("collective", "name"), ALL)
 def test_one_rank_has_no_steps(collective: str, name: str) -> None:
-    assert plan(collective, name, 0, 1, 0) == ()
+    assert plan(collective, placed(name, 1), 0, 1, 0) == ()
 
 
-@pytest.mark.parametrize("name", ["", "Ring", "star", "ring:2", "hierarchical:", "hierarchical:0", "hierarchical:-1"])
+@pytest.mark.parametrize(
+    "name", ["", "Ring", "star", "ring:2", "sites", "sites:", "hierarchical:", "hierarchical:0", "hierarchical:-1"]
+)
 def test_what_is_no_algorithm(name: str) -> None:
     with pytest.raises(ValueError, match="algorithm is"):
         plan("allreduce", name, 0, 2)
@@ -192,7 +206,7 @@ def test_what_is_no_algorithm(name: str) -> None:
 
 
 def test_how_buffers_are_cut() -> None:
-    for name in NAMES:
+    for name in (placed(each, 3) for each in NAMES):
         assert blocks("bcast", name, 10, 3) == (slice(0, 10),)
         assert blocks("reduce_scatter", name, 10, 3) == blocks("allgather", name, 10, 3) == partition(10, 3)
         cut = (slice(0, 165),) if name in ("tree", "wa") else (slice(0, 64), slice(64, 128), slice(128, 165))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from softnic.collectives.schedule import EVEN, PathPlan
+from softnic.collectives.schedule.paths import PathReport, plan
 from softnic.link.memory import MemoryNetwork
 from softnic.model import programs
 from softnic.model.smartnic import LayerTimes
+from softnic.packet import arp, ethernet
 from softnic.packet.frames import Frames
 from softnic.sim.clock import Stalled
 from softnic.sim.cluster import SimCluster
@@ -169,6 +172,36 @@ def test_two_senders_share_the_link_to_a_node() -> None:
     assert link.most_waiting_s == pytest.approx(1e-3)
 
 
+def asked(sender: int, target: int) -> Frames:
+    """A request of ARP by the node of one address for that of another."""
+    mac = ethernet.mac_of(sender)
+    question = arp.build(arp.Arp(arp.REQUEST, mac, sender, bytes(6), target))
+    return Frames.of([ethernet.build(ethernet.BROADCAST, mac, ethernet.TYPE_ARP, question)])
+
+
+@pytest.mark.parametrize(
+    ("frames", "comes"),
+    [
+        (asked(5, 9), False),
+        (asked(5, 1), True),  # for this node
+        (asked(5, 5), True),  # an announcement
+        (asked(7, 9), True),  # of a peer that it knows
+        (Frames.of([*asked(5, 9), *asked(5, 1)]), True),
+        (batch(3), True),  # other broadcasts
+    ],
+)
+def test_a_request_of_arp_that_a_node_drops_takes_its_time_on_the_link_and_ends_there(
+    frames: Frames, comes: bool
+) -> None:
+    network = MemoryNetwork()
+    link = SwitchedLink(network.port(), 8e6, ip=1, knows=lambda peer: peer == 7)
+    network.port().send(frames, 1.0)
+    network.port().send(batch(4), 1.0)
+    assert (link.receive(1.0) is not None) == comes
+    assert link.receive(1.0) is None
+    assert link.next_time() == pytest.approx(1.001)
+
+
 def test_a_single_sender_at_the_links_rate_never_waits() -> None:
     link, network = port(8e6)
     sender = network.port()
@@ -176,3 +209,49 @@ def test_a_single_sender_at_the_links_rate_never_waits() -> None:
         sender.send(batch(1), 1.0 + index * 1e-3)
         assert link.receive(1.0 + index * 1e-3) is not None
     assert link.next_time() is None
+
+
+def test_links_of_different_rates_and_what_their_nics_measure() -> None:
+    """A rank at a fifth of the others' rate is found, and with blocks by rates a sum takes little more than it must."""
+    nodes, count, slow_bps = 4, 1_000_000, 2e7
+    cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=1e8, rates_bps={3: slow_bps}, delay_s=1e-4))
+    taken = []
+    path = EVEN
+    for _ in range(2):
+        data = vectors(nodes, count)
+        expected = np.sum(data, axis=0, dtype=np.float64)
+
+        def program(rank: SimRank, data: list[Floats] = data, path: PathPlan = path) -> Program:
+            yield rank.post(data[rank.index], "", "direct", path)
+
+        taken.append(cluster.run(program))
+        assert all(each.tobytes() == data[0].tobytes() for each in data)
+        assert np.allclose(data[0], expected, atol=1e-6)
+        rtts = tuple(2e-4 for _ in range(nodes))
+        path = plan([PathReport(rank.link_rate, rtts) for rank in cluster.ranks], path)
+    assert (
+        slow_bps * 0.9 < 8 * cluster.ranks[3].link_rate < slow_bps * 2
+    )  # over 0.1 s, acknowledgements may come in bursts
+    assert path.shares[3] == 0
+    least_s = 4 * count * 8 / slow_bps
+    assert taken[0] / least_s > 1.5
+    assert taken[1] / least_s < 1.2
+
+
+def test_no_rate_is_measured_where_nothing_waits_to_be_sent() -> None:
+    cluster = SimCluster(ClusterSpec(nodes=3))
+    for _ in range(3):
+        cluster.run(lambda rank: programs.nic(rank, vectors(3)[rank.index], "", "direct"))
+    assert [rank.link_rate for rank in cluster.ranks] == [0.0] * 3
+
+
+def test_sums_over_a_long_path_with_losses() -> None:
+    """Three streams of each NIC share its link: one whose window was bounded grows again when the others have ended."""
+    nodes, count = 4, 2_500_000
+    cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=1e8, delay_s=0.025, loss=0.005))
+    least_s = 2 * (nodes - 1) / nodes * 4 * count * 8 / 1e8
+    data = vectors(nodes, count)
+    taken = [
+        cluster.run(lambda rank: programs.nic(rank, data[rank.index].copy(), "", "direct")) / least_s for _ in range(4)
+    ]
+    assert max(taken) < 1.6

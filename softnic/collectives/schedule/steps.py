@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+UNIT = 16
+"""Elements: the floats of a coding block (FORMAT.md), so that blocks need no padding."""
+
 
 class SendBlock(NamedTuple):
     """Send this rank's block, as the steps before left it, to `peer`."""
