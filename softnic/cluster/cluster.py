@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+from softnic import underlay
 from softnic.cluster.nic_process import (
     MAX_NODES,
     START_S,
@@ -34,8 +35,11 @@ from softnic.cluster.nic_process import (
     wait_for_nic,
 )
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
-from softnic.ipc.control import NicStats, queues_for
+from softnic.ipc.client import Client
+from softnic.ipc.control import AddPeer, NicStats, queues_for
 
+_NOWHERE = "127.0.0.1:{port}"
+"""Where nobody listens: privileged ports from 1 on, another one for each node."""
 _ATTEMPTS = 3
 """Another process may take a UDP port between its choice and the NIC's start."""
 
@@ -127,6 +131,7 @@ class Cluster:
         self.directory = self._supervisor.directory
         self.controls = [self.directory / f"node{node}.sock" for node in range(nodes)]
         self.nics: list[SupervisedProcess] = []
+        self._wire_addresses: Sequence[str] = ()
         if key:
             flags += ["--key", str(self._make_key())]
         try:
@@ -188,9 +193,46 @@ class Cluster:
         """Return HOST:PORT of each NIC's UDP socket. Subclasses override this."""
         return [f"127.0.0.1:{port}" for port in _free_ports(self.nodes)]
 
+    def peers(self, node: int, wires: Sequence[str]) -> dict[str, str]:
+        """Return where a node reaches the others. Subclasses whose nodes have different ways override this.
+
+        Parameters
+        ----------
+        node
+            The node.
+        wires
+            HOST:PORT of each NIC's UDP socket.
+
+        Returns
+        -------
+        dict of str
+            HOST:PORT by the address of the other node.
+        """
+        return {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
+
     def stats(self, node: int) -> NicStats:
         """Return the counters and all streams of a node's NIC. Raises OSError if it has ended."""
         return read_stats(self.controls[node])
+
+    def cut(self, node: int) -> None:
+        """Cut a node off: its frames and those for it are lost, until `mend`. Raises OSError if a NIC has ended."""
+        for other in self._others(node):
+            self._point(node, other, _NOWHERE.format(port=1 + other))
+            self._point(other, node, _NOWHERE.format(port=1 + node))
+
+    def mend(self, node: int) -> None:
+        """End what `cut` has begun. Raises OSError if a NIC has ended."""
+        for other in self._others(node):
+            self._point(node, other, self.peers(node, self._wire_addresses)[node_ip(other)])
+            self._point(other, node, self.peers(other, self._wire_addresses)[node_ip(node)])
+
+    def _others(self, node: int) -> list[int]:
+        return [other for other in range(self.nodes) if other != node]
+
+    def _point(self, node: int, peer: int, wire: str) -> None:
+        """Tell a NIC where another one is."""
+        with contextlib.closing(Client(self.controls[node])) as client:
+            client.call(AddPeer(node_ip(peer), *underlay.parse(wire)))
 
     def last_log_line(self, node: int) -> str:
         """Return the last line in the log of a node's NIC."""
@@ -239,7 +281,7 @@ class Cluster:
                 self.nics.clear()
 
     def _start_nics(self, flags: list[str]) -> None:
-        wires = self.wires()
+        self._wire_addresses = wires = self.wires()
         ready_fds = [self._start_nic(node, wires, flags) for node in range(self.nodes)]
         deadline = time.monotonic() + START_S
         try:
@@ -252,8 +294,8 @@ class Cluster:
 
     def _start_nic(self, node: int, wires: list[str], flags: list[str]) -> int:
         """Start one NIC. Returns the file descriptor that reports when it is ready."""
-        peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
-        argv = nic_command(self.controls[node], node_ip(node), wires[node], peers) + self.nic_arguments(node)
+        argv = nic_command(self.controls[node], node_ip(node), wires[node], self.peers(node, wires))
+        argv += self.nic_arguments(node)
         for other, path in enumerate(self.controls):
             argv += ["--host", f"{path.stem}={node_ip(other)}"]
         if self._seed is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import select
 import sys
@@ -16,12 +15,12 @@ from softnic import units
 from softnic.cluster.supervisor import PREFIX, ProcessSupervisor, SupervisedProcess, base_directory
 from softnic.ipc.client import Client
 from softnic.ipc.control import QUEUES, NicStats
+from softnic.link.reach.numbers import overlay_ip
 
 Mode = Literal["fill", "packet"]
 
 MAX_NODES = 250
 """Limit of one cluster, whose addresses are in 10.77.0.0/24."""
-_FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 START_S = 60.0
 """Time limit for NICs to become ready."""
 _READY_FD = 3
@@ -49,7 +48,7 @@ class ClusterError(Exception):
 
 def node_ip(node: int) -> str:
     """Return the address of a node in the network of a cluster."""
-    return str(_FIRST_ADDRESS + node)
+    return overlay_ip(node)
 
 
 def nic_flags(

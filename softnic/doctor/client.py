@@ -10,8 +10,10 @@ import struct
 import time
 from dataclasses import dataclass
 
-from softnic.doctor.probes import ANY_VERSION, HEADERS, MAGIC, QUESTION_BYTES, Answer, Question, decode, encode
-from softnic.link.sockets import Address, open_socket, resolve
+from softnic import underlay
+from softnic.doctor.probes import ANY_VERSION, MAGIC, QUESTION_BYTES, Answer, Question, decode, encode
+from softnic.link.sockets import open_socket
+from softnic.underlay import ANY, ANY_IPV4, IPV4, IPV6, Address
 
 TRIES = 5
 TRY_S = 0.3
@@ -19,14 +21,17 @@ TRY_S = 0.3
 MIN_WAIT_S = 0.1
 """The same for packets of the search for the MTU; and at least four round trips."""
 TCP_S = 3.0
-MAX_PACKET = 9000 + 74
-"""Bytes of IPv4 of the largest packet that a NIC sends."""
+MAX_PACKET = 9000 + 94
+"""Bytes of the largest packet that a NIC sends, over IPv6 with a key."""
 BURST_S = 0.3
 BURST_BYTES = 256 << 20
 """Limits of one measurement."""
 _CALL_BYTES = 65000
 _MOST_SEGMENTS = 64
-_IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE, _IP_MTU = 10, 3, 14
+_MTU_DISCOVER = {IPV4: (socket.IPPROTO_IP, 10), IPV6: (socket.IPPROTO_IPV6, 23)}
+_MTU = {IPV4: (socket.IPPROTO_IP, 14), IPV6: (socket.IPPROTO_IPV6, 24)}
+"""IP_MTU_DISCOVER, IP_MTU, IPV6_MTU_DISCOVER and IPV6_MTU: level and option."""
+_PMTUDISC_PROBE = 3
 _SOL_UDP, _UDP_SEGMENT = 17, 103
 
 
@@ -49,12 +54,26 @@ def answer_to(question: Question, size: int, datagram: bytes) -> Answer | None:
     return answer if len(datagram) == size or not question.echo else None
 
 
+def path_mtu(host: str) -> int:
+    """Return the largest packet to a host that the kernel does not cut, as far as it knows: that of the interface, or
+    what a router has reported. Raises OSError without a route."""
+    family = underlay.family(host)
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(underlay.socket_address((host, 9)))
+        return probe.getsockopt(*_MTU[family])
+
+
 class ProbeClient:
-    """Asks the listener at `peer`. Its datagrams are never fragmented (DF). Raises OSError for unknown hosts."""
+    """Asks the listener at `peer`, an IP address and port. Its datagrams are never fragmented. Raises OSError without a
+    route."""
 
     def __init__(self, peer: Address, port: int = 0) -> None:
-        host, number = resolve(peer)
-        self.peer: Address = (socket.inet_ntoa(host.to_bytes(4, "big")), number)
+        self.peer = peer
+        family = underlay.family(peer[0])
+        any_host = ANY_IPV4 if family == IPV4 else ANY
+        self._family = family
+        self.headers = underlay.HEADERS[family]
+        """Bytes of IP and UDP."""
         self.token = os.urandom(8).hex()
         self.nonce = os.urandom(16).hex()
         self._number = 0
@@ -65,13 +84,17 @@ class ProbeClient:
         self.uses_wire_port = True
         """Whether the questions come from the port that a NIC would use; a NIC that runs has it."""
         try:
-            self._udp = open_socket(("0.0.0.0", port))
+            self._udp = open_socket((any_host, port))
         except OSError:
             self.uses_wire_port = False
-            self._udp = open_socket(("0.0.0.0", 0))
-        self._udp.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
-        self._udp.connect(self.peer)
-        self.own_address: str = self._udp.getsockname()[0]
+            self._udp = open_socket((any_host, 0))
+        try:
+            self._udp.setsockopt(*_MTU_DISCOVER[family], _PMTUDISC_PROBE)
+            self._udp.connect(underlay.socket_address(peer))
+        except OSError:
+            self._udp.close()
+            raise
+        self.own_address = underlay.of_socket(self._udp.getsockname())[0]
 
     def close(self) -> None:
         """Close the socket."""
@@ -80,7 +103,7 @@ class ProbeClient:
     @property
     def interface_mtu(self) -> int:
         """The MTU of the interface towards the peer, or MAX_PACKET if that is less."""
-        return min(MAX_PACKET, self._udp.getsockopt(socket.IPPROTO_IP, _IP_MTU))
+        return min(MAX_PACKET, self._udp.getsockopt(*_MTU[self._family]))
 
     def ask(self, size: int = QUESTION_BYTES, *, echo: bool = False, wait_s: float = TRY_S) -> Reply | None:
         """Send a datagram of `size` bytes up to TRIES times, and return the answer, None if there is none.
@@ -145,16 +168,17 @@ class ProbeClient:
         return sent, time.monotonic() - began
 
     def path_mtu(self, round_trip_s: float) -> tuple[int, int]:
-        """Return the largest packets that pass towards the peer, and towards it and back, bytes of IPv4."""
+        """Return the largest packets that pass towards the peer, and towards it and back, bytes of IP."""
         wait_s = max(MIN_WAIT_S, 4 * round_trip_s)
-        there = self._largest(QUESTION_BYTES + HEADERS, self.interface_mtu, wait_s, echo=False)
-        return there, self._largest(QUESTION_BYTES + HEADERS, there, wait_s, echo=True)
+        least = QUESTION_BYTES + self.headers
+        there = self._largest(least, self.interface_mtu, wait_s, echo=False)
+        return there, self._largest(least, there, wait_s, echo=True)
 
     def _largest(self, passes: int, most: int, wait_s: float, *, echo: bool) -> int:
         """Search between a size that passes and the largest that may, by halves."""
         tried = most
         while passes < most:
-            if self.ask(tried - HEADERS, echo=echo, wait_s=wait_s) is None:
+            if self.ask(tried - self.headers, echo=echo, wait_s=wait_s) is None:
                 most = tried - 1
             else:
                 passes = tried

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from softnic import codecs
+from softnic import codecs, underlay
 from softnic.doctor.findings import Finding, note, ok, problem
 from softnic.link.sockets import SOCKET_BUFFER_BYTES, open_socket, steer
 from softnic.units import text_bytes, text_time
@@ -35,6 +35,7 @@ def check() -> list[Finding]:
         _offload("GSO", _UDP_SEGMENT, 1400, "4.18"),
         _offload("GRO", _UDP_GRO, 1, "5.0"),
         _steering(),
+        _addresses(),
         _buffers(),
         _descriptors(),
         _memlock(),
@@ -93,6 +94,12 @@ def _steering() -> Finding:
             fix = "on hosts with cores to spare, a kernel or sandbox with SO_REUSEPORT and classic BPF"
             return note("queues", f"datagrams are not steered to queues: {error.strerror}", why, fix)
     return ok("queues", "datagrams are steered to the queues of a NIC")
+
+
+def _addresses() -> Finding:
+    routes = {underlay.names([family]): underlay.source(unused) for family, unused in underlay.UNUSED.items()}
+    text = ", ".join(f"{name} from {own}" if own else f"no {name}" for name, own in routes.items())
+    return ok("addresses", f"default routes to other hosts: {text}")
 
 
 def _buffers() -> Finding:

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from softnic import underlay
 from softnic.doctor.probes import ANY_VERSION, MAGIC, QUESTION_BYTES, Answer, Question, decode, encode, facts
-from softnic.link.sockets import Address, open_socket
+from softnic.link.sockets import families_of, open_socket
+from softnic.underlay import Address
 
 MAX_TOKENS = 64
 """Runs remembered; the oldest is forgotten first."""
@@ -128,8 +130,7 @@ class ProbeListener:
     @property
     def address(self) -> Address:
         """The address and port where it listens."""
-        host, port = self._udp.getsockname()
-        return host, port
+        return underlay.of_socket(self._udp.getsockname())
 
     def serve(self, is_over: Callable[[], bool]) -> None:
         """Answer until `is_over` returns True, which is asked ten times a second."""
@@ -179,13 +180,19 @@ class ProbeListener:
         line.close()
 
 
+def _listening_beside(udp: socket.socket) -> socket.socket:
+    """Return a TCP socket that listens at the address and port of a UDP socket, for the same families."""
+    both = len(families_of(udp)) > 1
+    return socket.create_server(udp.getsockname(), family=udp.family, dualstack_ipv6=both)
+
+
 def open_pair(bind: Address) -> tuple[socket.socket, socket.socket]:
     """Return a UDP and a TCP socket at one port, for port 0 one that is free for both. Raises OSError."""
     tries = 1 if bind[1] else _PORT_TRIES
     while True:
         udp = open_socket(bind)
         try:
-            return udp, socket.create_server(udp.getsockname())
+            return udp, _listening_beside(udp)
         except OSError as error:
             udp.close()
             tries -= 1

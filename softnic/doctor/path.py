@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import hmac
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from softnic import underlay
 from softnic.doctor.client import ProbeClient
 from softnic.doctor.findings import Finding, note, ok, problem
-from softnic.doctor.probes import HEADERS, Answer, Facts, facts, proof
-from softnic.link.secure.channel import OVERHEAD
-from softnic.link.sockets import Address
+from softnic.doctor.probes import Answer, Facts, facts, proof
+from softnic.underlay import Address
 from softnic.units import text_rate, text_time
 
-_ETHERNET_BYTES, _VXLAN_BYTES = 14, 8
 MAX_OFFSET_S = 1.0
 MIN_NIC_MTU = 576
 MAX_NIC_MTU = 9000
@@ -42,12 +42,16 @@ class PathResult:
 
 
 def check(settings: PathSettings) -> PathResult:
-    """Check the path to a peer. Raises OSError if its name has no address."""
-    client = ProbeClient(settings.peer, settings.peer[1])
+    """Check the path to a peer, at the first of its addresses that answers. Raises OSError if its name has none."""
+    addresses = underlay.addresses(settings.peer)
+    client, unreached = _choose(addresses)
+    if client is None:
+        return PathResult(unreached)
     try:
         result = _check(client, settings)
     finally:
         client.close()
+    result.findings.extend(unreached)
     if client.rejected and not client.is_other_version:
         text = f"{client.rejected} replies of {_name(client)} were not a doctor's, and were ignored"
         why = "another program has the port, or the host is not to be trusted"
@@ -55,12 +59,40 @@ def check(settings: PathSettings) -> PathResult:
     return result
 
 
+def _choose(addresses: Sequence[Address]) -> tuple[ProbeClient | None, list[Finding]]:
+    """Return who asks the first address that answers, else the first with a route; without an answer also what is wrong
+    with addresses that have none."""
+    silent: Address | None = None
+    unreached: list[Finding] = []
+    for address in addresses:
+        try:
+            client = ProbeClient(address, address[1])
+        except OSError as error:
+            unreached.append(_without_route(address, error))
+            continue
+        if len(addresses) == 1 or client.ask() is not None:
+            return client, []
+        client.close()
+        silent = silent or address
+    return None if silent is None else ProbeClient(silent, silent[1]), unreached
+
+
+def _without_route(address: Address, error: OSError) -> Finding:
+    """Say that this host cannot send to an address, as one without IPv6 cannot to an IPv6 address."""
+    family = underlay.family_name(address[0])
+    own = underlay.names(underlay.own_families()) or "no address but loopback's"
+    text = f"no way to {underlay.way(address)}: {_reason(error)}; this host has {own}"
+    why = f"NICs here cannot send to that host over {family}"
+    fix = "configure the address of the family that both hosts have, or give this host an address of the other one"
+    return problem("way", text, why, fix)
+
+
 def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
     by_tcp = _ask_by_tcp(client)
     reply = client.ask()
     if reply is None:
         return PathResult(_unanswered(client, by_tcp))
-    found = [ok("peer", f"{_name(client)} answers by UDP both ways in {text_time(reply.round_trip_s)}")]
+    found = [ok("peer", f"{underlay.way(client.peer)} answers by UDP both ways in {text_time(reply.round_trip_s)}")]
     if not isinstance(by_tcp, Answer):
         text = f"no TCP connection to {_name(client)}: {_reason(by_tcp)}"
         why = "softnic's own traffic is UDP; a store of PyTorch, or SOFTNIC_STORE, needs TCP between the hosts"
@@ -83,7 +115,7 @@ def _check(client: ProbeClient, settings: PathSettings) -> PathResult:
 
 
 def _name(client: ProbeClient) -> str:
-    return f"{client.peer[0]}:{client.peer[1]}"
+    return underlay.text(client.peer)
 
 
 def _ask_by_tcp(client: ProbeClient) -> Answer | OSError | None:
@@ -162,12 +194,12 @@ def _keys(key: bytes | None, nonce: str, theirs: Facts, host: str) -> Finding:
         return problem("key", f"this host has a key, {host} was given none", why, fix)
     if hmac.compare_digest(proof(key, nonce), theirs.proof):
         return ok("key", "both hosts have the same key")
-    fix = f"copy one key file to both: scp /etc/softnic/key root@{host}:/etc/softnic/key"
+    fix = f"copy one key file to both: scp /etc/softnic/key root@{underlay.bracketed(host)}:/etc/softnic/key"
     return problem("key", f"the key of {host} is another one", why, fix)
 
 
 def _mtu(client: ProbeClient, there: int, back: int, settings: PathSettings) -> list[Finding]:
-    headers = HEADERS + _ETHERNET_BYTES + (_VXLAN_BYTES if settings.key is None else OVERHEAD)
+    headers = underlay.overhead(underlay.family(client.peer[0]), settings.key is not None)
     smallest, interface = min(there, back), client.interface_mtu
     most = max(MIN_NIC_MTU, min(MAX_NIC_MTU, smallest - headers))
     found = []
@@ -190,7 +222,7 @@ def _mtu(client: ProbeClient, there: int, back: int, settings: PathSettings) -> 
 
 def _rate(client: ProbeClient, packet: int) -> float | None:
     """Measure a burst; None if nothing of it arrived or nobody can say."""
-    sent, took_s = client.burst(packet - HEADERS)
+    sent, took_s = client.burst(packet - client.headers)
     for _ in range(3):
         time.sleep(0.05)
         if (reply := client.ask()) is not None and (rate_bps := burst_rate(reply.answer, sent, took_s)):

@@ -25,8 +25,6 @@ ANY_VERSION = b"softnic doctor "
 MAGIC = ANY_VERSION + b"1\n"
 QUESTION_BYTES = 1100
 """Length of a question for facts; the answer fits into it."""
-HEADERS = 28
-"""Bytes of IPv4 and UDP."""
 DEFAULT_PORT = 4789
 Text: TypeAlias = Annotated[str, Meta(max_length=80, pattern="^[ -~]*$")]
 """Nothing that a terminal interprets."""

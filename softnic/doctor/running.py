@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from softnic import underlay
 from softnic.cluster.nic_process import read_stats, running_nics
+from softnic.doctor.client import path_mtu
 from softnic.doctor.findings import Finding, note, ok, problem
 from softnic.ipc.control import VERSION, NicStats
+from softnic.ipc.snapshot import MeetingInfo, PeerWay
 
 _COUNTED = {
     "link_dropped_wrong_key": (
@@ -28,10 +31,20 @@ _COUNTED = {
     "link_dropped_send_error": (
         "datagrams that the kernel refused to send",
         "no route, or an MTU larger than that of the interface",
-        "compare softnicd --mtu with `ip link`: it must be 50 bytes smaller, 74 with a key",
+        "compare softnicd --mtu with `ip link`: it must be 50 bytes smaller, 70 over IPv6, 24 more with a key",
     ),
 }
 _DROPPED = "link_kernel_dropped_datagrams"
+_SEALED = "link_sessions"
+"""A counter of NICs with a key."""
+
+
+_NATS = {
+    "open": "no NAT",
+    "unknown": "a NAT of unknown kind",
+    "no UDP": "a NAT or firewall that lets no UDP through",
+}
+"""Kinds that are not named as they are."""
 
 
 def check(paths: Sequence[str]) -> list[Finding]:
@@ -64,4 +77,70 @@ def of(stats: NicStats) -> list[Finding]:
         text = f"the kernel has dropped {count:,} datagrams to {name} ({_DROPPED})"
         why = "its socket's buffer was full; TCP sends them again"
         found.append(note("nic", text, why, "sysctl -w net.core.rmem_max=16777216, and a core that is free"))
-    return found or [ok("nic", f"{name} ({stats.info.ip}) answers and has dropped nothing")]
+    found = found or [ok("nic", f"{name} ({stats.info.ip}) answers and has dropped nothing")]
+    if stats.meeting is not None:
+        found += _meeting(name, stats.meeting)
+    return found + [finding for way in stats.ways for finding in _way(stats, way)]
+
+
+def to_peer(ip: str, paths: Sequence[str]) -> list[Finding] | None:
+    """Return the findings about the way to the node with an address, by the NICs with these control sockets, or by all
+    that are found and answer; None: it is no peer of any of them."""
+    found: list[Finding] | None = None
+    for path in [Path(each) for each in paths] or running_nics():
+        try:
+            stats = read_stats(path)
+        except OSError:
+            continue
+        for way in stats.ways:
+            if way.peer == ip:
+                found = [*(found or []), *_way(stats, way)]
+    return found
+
+
+def _meeting(name: str, meeting: MeetingInfo) -> list[Finding]:
+    """Return the findings about the job whose nodes a NIC meets."""
+    if meeting.refusal:
+        fix = "end the nodes that are too many, or make a token for more: softnic meet token --nodes N"
+        return [problem("meeting", f"the server refuses {name}: {meeting.refusal}", "it meets no other node", fix)]
+    found = []
+    if not meeting.registered:
+        why = "nodes that have met go on; those that join or move are not found"
+        found.append(
+            note("meeting", f"no meeting server answers {name}", why, "start softnic meet on the server again")
+        )
+    found.append(ok("nat", f"{name} is behind {_NATS.get(meeting.nat, f'a {meeting.nat} NAT')}"))
+    if meeting.tcp:
+        why = "everything to other nodes goes through one TCP connection to the server, which is slower than UDP"
+        found.append(note("nat", f"no UDP passes from {name} to the meeting server", why, "let UDP port 9470 pass"))
+    if meeting.waiting:
+        why = "programs cannot connect to these nodes"
+        fix = "look whether softnic join still runs there, and let a server relay, or a node: softnic join --relay"
+        found.append(problem("way", f"{name} has no way to {', '.join(meeting.waiting)}", why, fix))
+    return found
+
+
+def _way(stats: NicStats, way: PeerWay) -> list[Finding]:
+    """Return the findings about the way to a peer, as the kernel knows it here."""
+    name, host = stats.info.name, underlay.parse(way.address)[0]
+    if underlay.source(host) is None:
+        text = f"{name} has no route to {way.peer} by {way.address} ({way.family})"
+        own = underlay.names(underlay.own_families()) or "no address but loopback's"
+        why = f"frames to that node are lost: this host has {own}"
+        fix = "configure the address of the family that both hosts have, or give this host an address of the other one"
+        return [problem("way", text, why, fix)]
+    text = f"{name} reaches {way.peer} by {way.address} ({way.family})"
+    found = [ok("way", text)]
+    if way.relayed:
+        why = "the relay adds its own way and its limit of the rate: the NATs of both hosts let no direct way through"
+        fix = "give one of the two a public address or a forwarded UDP port (softnic join --wire :PORT --reachable-at)"
+        by = f" by node {way.relay}" if way.relay else ""
+        found = [note("way", f"{text}, relayed{by}", why, fix)]
+    overhead = underlay.overhead(underlay.family(host), _SEALED in stats.counters)
+    most = path_mtu(host)
+    if most < stats.info.mtu + overhead:
+        text = f"{name} makes packets of {stats.info.mtu + overhead} bytes, and the path to {way.peer} takes {most}"
+        why = "the kernel cuts each into fragments, which costs CPU, and the loss of one is that of the whole"
+        fix = f"softnicd --mtu {most - overhead} on all hosts (or mtu = {most - overhead})"
+        found.append(note("mtu", text, why, fix))
+    return found

@@ -6,12 +6,20 @@ in seconds on any clock; no method blocks.
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from softnic.packet.frames import Frames
 
-UdpPath = tuple[int, int, int, int, bool]
-"""File descriptor of a socket, address and port to send to, VNI, and whether the path takes GSO."""
+
+class UdpPath(NamedTuple):
+    """What C sends frames to a node by (`sn_vxlan_send`)."""
+
+    fd: int
+    to: Any
+    """The peer's `sn_endpoint`."""
+    vni: int
+    gso: bool
+    """Whether the path takes datagrams that the kernel segments."""
 
 
 class Link(Protocol):

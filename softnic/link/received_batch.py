@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from softnic._native import ffi, lib
+from softnic.link.endpoint import unpacked
 from softnic.packet.frames import Frames
+from softnic.underlay import Address
 
 _SLOT_BYTES = 1 << 16
 _MESSAGES = 32
@@ -34,6 +37,28 @@ class ReceivedBatch:
         memory = (data, _SLOT_BYTES, _MESSAGES, offsets, lengths, _FRAMES, self.sources, self.found)
         error: int = lib.sn_vxlan_receive(fd, vni, keys, peers, *memory)
         return error
+
+    def readmit(self, place_of: Callable[[Address], int | None]) -> int:
+        """List the datagrams of strangers that are peers now, of a batch without any other. Returns how many.
+
+        `place_of` returns the number of the peer at an address, None if there is none.
+        """
+        found, offsets, lengths = self.found, self.memory[1], self.memory[2]
+        count = sources = 0
+        for stranger in found.stranger[0 : found.strangers]:
+            place = place_of(unpacked(bytes(ffi.buffer(ffi.addressof(stranger, "from")))))
+            if place is None or not stranger.size:
+                continue
+            source, end = self.sources[sources], stranger.offset + stranger.size
+            source.peer, source.first = place, count
+            for offset in range(stranger.offset, end, stranger.length):
+                if count < _FRAMES:
+                    offsets[count], lengths[count] = offset, min(stranger.length, end - offset)
+                    count += 1
+            source.count = count - source.first
+            sources += 1
+        found.frames, found.sources, found.strangers = count, sources, 0
+        return count
 
     @property
     def is_last(self) -> bool:

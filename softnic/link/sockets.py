@@ -1,4 +1,8 @@
-"""UDP sockets with buffers large enough for bursts of fast peers."""
+"""UDP sockets with buffers large enough for bursts of fast peers.
+
+One that is bound to an address of IPv4 or IPv6 has that family alone. One bound to [::] has both, and IPv4 alone where
+the system has no IPv6.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Collection
 
+from softnic import underlay
 from softnic._native import lib
+from softnic.underlay import ANY, ANY_IPV4, BOTH, IPV4, IPV6, Address
 
 SOCKET_BUFFER_BYTES = 16 * 2**20
 """Buffer size to request; the system may grant less."""
@@ -22,35 +29,63 @@ _HINTS = {
     errno.EADDRINUSE: " (another process uses this port)",
 }
 
-Address = tuple[str, int]
+_NO_IPV6 = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}
 
 
-def resolve(address: Address) -> tuple[int, int]:
-    """Return IPv4 address (host order) and port. Raises OSError with the name in its text."""
-    host, port = address
-    try:
-        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
-    except OSError as error:
-        raise OSError(error.errno, f"no IPv4 address for {host!r}: {error.strerror}") from error
-    return int.from_bytes(socket.inet_aton(str(found[0][4][0])), "big"), port
+def resolve(address: Address, families: Collection[int] = BOTH) -> list[Address]:
+    """Return the IP addresses of a peer that a socket for these families reaches, those with a route first.
+
+    Raises OSError with the name in its text.
+    """
+    if underlay.is_address(address[0]) and underlay.family(address[0]) not in families:
+        there, own = underlay.way(address), underlay.names(families)
+        text = f'{there} cannot be reached from a socket of {own} alone: bind "[::]:PORT", which has both'
+        raise OSError(errno.EAFNOSUPPORT, text)
+    return underlay.addresses(address, families)
 
 
 def open_socket(bind: Address, shared: bool = False) -> socket.socket:
     """Return a bound, non-blocking socket; `shared`: others of this user may have the same port. Raises OSError."""
-    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        return _bound(bind, shared)
+    except OSError as error:
+        if bind[0] == ANY and error.errno in _NO_IPV6:
+            return open_socket((ANY_IPV4, bind[1]), shared)
+        raise OSError(error.errno, f"cannot bind {underlay.text(bind)}: {bind_reason(error)}") from error
+
+
+def _bound(bind: Address, shared: bool) -> socket.socket:
+    address = own_address(bind)
+    family = underlay.family(address[0])
+    opened = socket.socket(family, socket.SOCK_DGRAM)
     try:
         opened.setblocking(False)
+        if family == IPV6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != ANY)
         if shared:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         for plain, force in ((socket.SO_SNDBUF, _SO_SNDBUFFORCE), (socket.SO_RCVBUF, _SO_RCVBUFFORCE)):
             opened.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
             with contextlib.suppress(OSError):
                 opened.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
-        opened.bind(bind)
-    except OSError as error:
+        opened.bind(underlay.socket_address(address))
+    except OSError:
         opened.close()
-        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {bind_reason(error)}") from error
+        raise
     return opened
+
+
+def own_address(bind: Address) -> Address:
+    """Return the IP address of a name: that of IPv4 if it has one. Raises OSError."""
+    found = underlay.addresses(bind)
+    return next((each for each in found if underlay.family(each[0]) == IPV4), found[0])
+
+
+def families_of(wire: socket.socket) -> tuple[int, ...]:
+    """Return the families of the addresses that a socket reaches."""
+    if wire.family == IPV4:
+        return (IPV4,)
+    return (IPV6,) if wire.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) else BOTH
 
 
 def steer(descriptor: int, queues: int, sealed: bool) -> None:

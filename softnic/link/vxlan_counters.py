@@ -25,5 +25,7 @@ class VxlanCounters:
     """
     dropped_malformed: int = 0
     """Datagrams that are not VXLAN of this VNI, or too short for a frame."""
+    peers_moved: int = 0
+    """How often something authentic told where a peer is reached from then on."""
     unknown_source_floods: int = 0
     """How often the kernel's filter of unknown sources was installed."""

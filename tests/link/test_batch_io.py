@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import errno
-import socket
 from contextlib import ExitStack
 
 import pytest
 
+from softnic import underlay
 from softnic._native import ffi, lib
+from softnic.link.endpoint import packed
+from softnic.underlay import Address
 from tests.link.doubles import B, numbered
-from tests.link.sockets import VNI, opened, plain_socket
+from tests.link.sockets import BOTH_FAMILIES, VNI, endpoint, host_of, opened, plain_socket
 
-Address = tuple[str, int]
-
-
-def key_of(address: Address) -> int:
-    return int.from_bytes(socket.inet_aton(address[0]), "big") << 16 | address[1]
+HOSTS = BOTH_FAMILIES
 
 
 class TestNative:
     def send(self, offset: int, length: int) -> int:
         data = ffi.new("uint8_t[]", 70_000)
         offsets, lengths = ffi.new("uint32_t[]", [offset]), ffi.new("uint32_t[]", [length])
-        result: int = lib.sn_vxlan_send(-1, 0, 0, 1, data, offsets, lengths, 1, 1)
+        result: int = lib.sn_vxlan_send(-1, endpoint(("127.0.0.1", 9)), 1, data, offsets, lengths, 1, 1)
         return result
 
     @pytest.mark.parametrize(("offset", "length"), [(0, 60), (7, 60), (8, 65500), (8, 2**32 - 1)])
@@ -44,7 +42,8 @@ class TestNative:
         offsets[frames] = lengths[frames] = 0xA5A5A5A5
         found = ffi.new("sn_received *")
         sources = ffi.new("sn_source[]", 64)
-        known = ffi.new("uint64_t[]", sorted(map(key_of, set(senders))))
+        keys = sorted(packed(sender, underlay.family(sender[0])) for sender in set(senders))
+        known = ffi.from_buffer("sn_endpoint[]", b"".join(keys))
         error: int = lib.sn_vxlan_receive(
             fd, vni, known, len(known), buffer, slot, messages, offsets, lengths, frames, sources, found
         )
@@ -78,7 +77,8 @@ class TestNative:
         assert self.receive(b.fileno(), one.address, two.address) == (3, 5, 0, 0)
 
     def test_a_peer_is_found_among_any_number(self, stack: ExitStack) -> None:
-        others = [("127.0.0.1", port) for port in range(1, 40)] + [("10.0.0.1", 9), ("255.255.255.255", 65535)]
+        others = [(host_of(stack), port) for port in range(1, 40)]
+        others += [("10.0.0.1", 9), ("255.255.255.255", 65535), ("2001:db8::1", 9), ("fe80::1%lo", 1)]
         a, b = opened(stack), plain_socket(stack)
         a.add_peer(B, b.getsockname())
         for known in range(len(others)):

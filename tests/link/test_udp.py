@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import re
 import select
 import socket
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from softnic import underlay
 from softnic._native import lib
 from softnic.link import forwarding as forwarding_table
 from softnic.link import udp
@@ -21,7 +23,18 @@ from softnic.link.udp import VxlanLink
 from softnic.link.vxlan_counters import VxlanCounters
 from softnic.packet.frames import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
-from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
+from tests.link.sockets import (
+    BOTH_FAMILIES,
+    LOOPBACK,
+    PATIENCE_S,
+    VNI,
+    host_of,
+    loopback,
+    opened,
+    plain_socket,
+)
+
+HOSTS = BOTH_FAMILIES
 
 
 def collect(link: VxlanLink, count: int) -> list[bytes]:
@@ -211,7 +224,7 @@ class TestForeigners:
 
     def test_a_flood_from_unknown_sources_does_not_delay_the_daemon(self, stack: ExitStack) -> None:
         b, other = opened(stack), plain_socket(stack)
-        b.add_peer(A, ("127.0.0.1", 9))
+        b.add_peer(A, loopback(stack, 9))
         waiting = 2 * udp.MAX_FOREIGN_BATCHES * 32
         for _ in range(waiting):
             other.sendto(b"noise", b.address)
@@ -264,7 +277,7 @@ class ScriptedKernel:
         self.calls: list[tuple[int, bool]] = []
 
     def sn_vxlan_send(self, *arguments: object) -> int:
-        count, gso = int(str(arguments[7])), bool(arguments[8])
+        count, gso = int(str(arguments[6])), bool(arguments[7])
         self.calls.append((count, gso))
         return min(self.script.pop(0), count) if self.script else count
 
@@ -275,7 +288,7 @@ class ScriptedKernel:
 class TestFullSocket:
     def scripted(self, stack: ExitStack, patch: pytest.MonkeyPatch, *script: int) -> tuple[VxlanLink, ScriptedKernel]:
         link = opened(stack)
-        link.add_peer(B, ("127.0.0.1", 9))
+        link.add_peer(B, loopback(stack, 9))
         kernel = ScriptedKernel(list(script))
         patch.setattr(udp, "lib", kernel)
         return link, kernel
@@ -351,7 +364,8 @@ class TestFullSocket:
 class TestOpening:
     def test_the_error_names_a_port_in_use(self, stack: ExitStack) -> None:
         first = opened(stack)
-        said = rf"cannot bind 127.0.0.1:{first.address[1]}: Address already in use \(another process uses this"
+        where = re.escape(underlay.text(first.address))
+        said = rf"cannot bind {where}: Address already in use \(another process uses this"
         with pytest.raises(OSError, match=said):
             VxlanLink(first.address)
 
@@ -375,9 +389,9 @@ class TestOpening:
 
     def test_counters_include_datagrams_dropped_by_the_kernel(self, stack: ExitStack, pair: Pair) -> None:
         a, b = pair
-        small = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        small = stack.enter_context(socket.socket(underlay.family(host_of(stack)), socket.SOCK_DGRAM))
         small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        small.bind(LOOPBACK)
+        small.bind(loopback(stack))
         os.dup2(small.fileno(), b.fileno())
         a.add_peer(C, b.address)
         a.send(Frames.of([frame(C, A, bytes(1400))] * 200), 0.0)

@@ -1,13 +1,16 @@
 """The process between two hosts (cable.py), which forwards VXLAN frames through emulated links.
 
-python -m softnic.cluster.netns_lab.carrier SEED VNI MTU OWN-HOST OWN-HOST [loss=1% ...], with addresses as
-192.0.2.1:4789
+python -m softnic.cluster.netns_lab.carrier SEED VNI MTU OWN-HOST[-HOST ...] OWN-HOST[-HOST ...] [loss=1% ...], with
+addresses as 192.0.2.1:4789
+
+Several hosts on one side share the link; each is known by the MAC addresses it has sent from.
 
 It answers each line on stdin with its counters, as a line of JSON, and exits at the end of stdin.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -16,15 +19,13 @@ import sys
 import time
 from collections.abc import Sequence
 
+from softnic import underlay
 from softnic._native import ffi, lib
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.sockets import Address
 from softnic.link.udp import VxlanLink
 from softnic.packet.frames import Frames
 
-ANY_STATION = bytes(6)
-"""Each end has one peer, at which all stations are."""
 REPORTED = {"link_kernel_dropped_datagrams": "missed"}
 """Names of the links' counters in the report: frames that the carrier was too slow to receive."""
 BATCHES = 8
@@ -42,14 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _address(text: str) -> Address:
-    host, port = text.split(":")
-    return host, int(port)
-
-
 def _open_end(text: str, vni: int, mtu: int) -> VxlanLink:
-    own, host = map(_address, text.split("-"))
-    return VxlanLink(own, {ANY_STATION: host}, vni=vni, mtu=mtu)
+    own, *hosts = map(underlay.parse, text.split("-"))
+    no_stations = (number.to_bytes(6) for number in range(len(hosts)))
+    return VxlanLink(own, dict(zip(no_stations, hosts, strict=True)), vni=vni, mtu=mtu)
 
 
 def _forward(ends: Sequence[VxlanLink], links: Sequence[EmulatedLink]) -> None:
@@ -71,8 +68,13 @@ def _forward(ends: Sequence[VxlanLink], links: Sequence[EmulatedLink]) -> None:
             for _ in range(BATCHES):
                 if (frames := end.receive(time.monotonic())) is None:
                     break
-                link.send(Frames.of(frames), time.monotonic())
+                for _, alike in itertools.groupby(frames, _destination):
+                    link.send(Frames.of(alike), time.monotonic())
             link.advance(time.monotonic())
+
+
+def _destination(frame: bytes) -> bytes:
+    return frame[:6]
 
 
 def _report(links: Sequence[EmulatedLink]) -> None:

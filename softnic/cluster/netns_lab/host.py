@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from softnic import underlay
 from softnic.cluster.netns_lab import offloads
 
 NEEDED = ("ip", "nsenter", "setpriv")
@@ -33,8 +34,8 @@ RUN_S = 60.0
 """Time limit of `run`."""
 WIRE_PORT = 4789
 WIRE_MTU = 1500
-NIC_MTU = WIRE_MTU - 50
-"""WIRE_MTU less the headers of VXLAN, UDP, IPv4 and the inner Ethernet frame."""
+NIC_MTU, NIC_MTU_OVER_IPV6 = WIRE_MTU - underlay.overhead(underlay.IPV4), WIRE_MTU - underlay.overhead(underlay.IPV6)
+"""WIRE_MTU less the headers around the packets of NICs."""
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -100,13 +101,16 @@ class NetnsHost:
         return f"/proc/{os.getpid()}/fd/{self._namespace}"
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """Return the command that runs `argv` on this host; it gets SIGKILL when the starting thread ends."""
-        return ["nsenter", f"--net={self.path}", "setpriv", "--pdeathsig", "KILL", *argv]
+        """Return the command that runs `argv` on this host; it gets SIGKILL when the starting thread ends.
 
-    def run(self, *argv: str, timeout_s: float = RUN_S) -> str:
-        """Run a command and return its stdout. Raises HostError if its exit code is not 0."""
+        If that ends even before setpriv has said so to the kernel, nsenter does not find the namespace, and fails.
+        """
+        return ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--net={self.path}", *argv]
+
+    def run(self, *argv: str, given: str = "", timeout_s: float = RUN_S) -> str:
+        """Run a command, `given` its stdin, and return its stdout. Raises HostError if its exit code is not 0."""
         done = subprocess.run(
-            self.command(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            self.command(argv), input=given, capture_output=True, text=True, timeout=timeout_s, check=False
         )
         if done.returncode:
             raise HostError(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
@@ -131,11 +135,11 @@ class NetnsHost:
         finally:
             os.close(home)
 
-    def set(self, **sysctls: int | str) -> None:
-        """Set sysctls of net.ipv4, as in `host.set(tcp_sack=0)`."""
+    def set(self, folder: str = "ipv4", /, **sysctls: int | str) -> None:
+        """Set sysctls of a folder of /proc/sys/net, as in `host.set(tcp_sack=0)`."""
         with self.entered():
             for name, value in sysctls.items():
-                Path(f"/proc/sys/net/ipv4/{name}").write_text(f"{value}\n")
+                Path(f"/proc/sys/net/{folder}/{name}").write_text(f"{value}\n")
 
     def set_offload(self, device: str, offload: str, on: bool) -> None:
         """Switch an offload, as `ethtool -K DEVICE OFFLOAD on|off`; offloads.py lists them."""
@@ -151,15 +155,15 @@ class NetnsHost:
         arguments = ("id", str(vni), "remote", self.peer, *ports, "dev", "eth0")
         self.run("ip", "link", "add", "vx0", "type", "vxlan", *arguments)
         self.run("ip", "addr", "add", f"10.77.0.{number + 1}/24", "dev", "vx0")
-        self.run("ip", "link", "set", "vx0", "mtu", str(NIC_MTU), "up")
+        mtu = NIC_MTU if underlay.family(self.peer) == underlay.IPV4 else NIC_MTU_OVER_IPV6
+        self.run("ip", "link", "set", "vx0", "mtu", str(mtu), "up")
         self.set_offload("vx0", "tx", False)
 
     def close(self) -> None:
         """Kill the processes that still run, and close the namespace."""
         for process in self._started:
-            if process.poll() is None:
+            with contextlib.suppress(BrokenPipeError), process:  # closes its pipes and waits for it
                 process.kill()
-            process.communicate()
         os.close(self._namespace)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -170,12 +174,16 @@ class NetnsHost:
         self.close()
 
 
-def join(left: NetnsHost, right: NetnsHost, *, net: int = 0, devices: tuple[str, str] = ("eth0", "eth0")) -> None:
-    """Join two hosts by a veth pair, with the addresses 192.0.(2 + net).1 and .2."""
+def join(
+    left: NetnsHost, right: NetnsHost, *, net: int = 0, devices: tuple[str, str] = ("eth0", "eth0"), ipv6: bool = False
+) -> None:
+    """Join two hosts by a veth pair, with the addresses 192.0.(2 + net).1 and .2, or 2001:db8:(2 + net)::1 and ::2."""
     hosts = left, right
     pair = ("type", "veth", "peer", "name", devices[1], "netns", right.path)
     left.run("ip", "link", "add", devices[0], *pair)
     for index, (host, device) in enumerate(zip(hosts, devices, strict=True)):
-        host.address, host.peer = f"192.0.{2 + net}.{1 + index}", f"192.0.{2 + net}.{2 - index}"
-        host.run("ip", "addr", "add", f"{host.address}/24", "dev", device)
+        prefix = f"2001:db8:{2 + net}::" if ipv6 else f"192.0.{2 + net}."
+        host.address, host.peer = f"{prefix}{1 + index}", f"{prefix}{2 - index}"
+        length = ("/64", "nodad") if ipv6 else ("/24",)
+        host.run("ip", "addr", "add", f"{host.address}{length[0]}", "dev", device, *length[1:])
         host.run("ip", "link", "set", device, "mtu", str(WIRE_MTU), "up")

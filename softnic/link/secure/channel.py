@@ -13,6 +13,7 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,13 @@ from softnic.link.received_batch import ReceivedBatch
 from softnic.link.secure import libcrypto
 from softnic.link.secure.followed import FollowedHandshake, Leader, Tell
 from softnic.link.secure.handshake import Handshake, RandomBytes
-from softnic.link.secure.hello import HelloError, SecureHello, parse, peek
-from softnic.link.secure.keys import PairKeys
-from softnic.link.secure.session import ONLY_QUEUE, QueuePlace, SecureSession, SessionTerms
+from softnic.link.secure.hello import HelloError, SecureHello
+from softnic.link.secure.identity import NodeIdentity
+from softnic.link.secure.key_ring import AnyKeys, KeyRing
+from softnic.link.secure.session import ONLY_QUEUE, QueuePlace, SecureSession, Sessions, SessionTerms
+from softnic.link.token_bucket import TokenBucket
 from softnic.packet.frames import Frames
+from softnic.underlay import Address
 
 OVERHEAD: int = lib.SN_SECURE_OVERHEAD
 """Bytes that encryption adds to a frame."""
@@ -37,6 +41,8 @@ HELLOS_PER_S = 32
 """Rate and burst of one peer's hellos that are answered though they may be replayed. Fresh ones always are."""
 OWN_HELLO_S = 2.0
 """Minimum interval of own hellos when there are more: the answer to an own hello is fresh."""
+_SESSION_HEADER = 8
+"""Bytes at the start of a sealed frame that name its session."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
 """Limits of one encrypted batch."""
 
@@ -48,15 +54,18 @@ Adopt = Callable[[bytes, Agreed, float], None]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EncryptionSettings:
-    """Key and identity of a node that encrypts its wire."""
+    """Keys and address of a node that encrypts its wire."""
 
     key: bytes
+    """The network's key; empty: there is none."""
     own: bytes
     """The MAC of the node."""
     random_bytes: RandomBytes = os.urandom
     """Source of private keys."""
     place: QueuePlace = ONLY_QUEUE
     """The queue whose wire it is."""
+    ring: KeyRing | None = None
+    """The keys of nodes, of this link alone; None: only the network's key."""
 
 
 @dataclass(slots=True)
@@ -67,6 +76,8 @@ class SecureCounters:
     """Sessions agreed on."""
     dropped_wrong_key: int = 0
     """Hellos from a peer's address under another key."""
+    dropped_revoked: int = 0
+    """From a peer whose key is revoked, until it has a session by another one."""
     dropped_plaintext: int = 0
     """VXLAN from a peer's address."""
     dropped_forged: int = 0
@@ -81,21 +92,23 @@ class SecureCounters:
     """Neither hellos nor frames, by their first byte or length."""
     dropped_waiting: int = 0
     """Outgoing frames whose session did not come in time."""
+    dropped_no_key: int = 0
+    """Outgoing frames to a peer that this NIC has no keys with."""
 
 
 @dataclass(slots=True, eq=False)
 class _State:
     """What is known about one peer."""
 
-    keys: PairKeys
     handshake: Handshake | FollowedHandshake
+    revoked: bool = False
+    """Its keys, or those of its last session, are revoked."""
     told: Agreed = ()
     """What the other queues were told of its sessions."""
     waiting: list[Frames] = field(default_factory=list)
     waiting_bytes: int = 0
-    hellos: float = HELLOS_PER_S
-    """Budget of possibly replayed hellos."""
-    hellos_at: float = 0.0
+    hellos: TokenBucket = field(default_factory=lambda: TokenBucket(HELLOS_PER_S))
+    """Possibly replayed ones that may be answered."""
     own_hello_at: float = float("-inf")
     """When the next own hello is allowed because of an exhausted budget."""
 
@@ -112,7 +125,9 @@ class SecureChannel:
     received : ReceivedBatch
         Where datagrams are received, and opened.
     send_hello : callable
-        Sends a hello datagram to a peer, once.
+        Sends a hello datagram to a peer, once: to an address, or where the peer is sought or reached.
+    on_fresh : callable
+        Takes a peer, and the address from which it has sent a hello that is no replay.
     log : RateLimitedLog
         Takes reports about peers with another key or none.
 
@@ -128,14 +143,18 @@ class SecureChannel:
         vni: int,
         received: ReceivedBatch,
         *,
-        send_hello: Callable[[LinkPeer, bytes], None],
+        send_hello: Callable[[LinkPeer, bytes, Address | None], None],
+        on_fresh: Callable[[LinkPeer, Address, float], None],
         log: RateLimitedLog,
     ) -> None:
         self._encryption, self._vni = encryption, vni
-        self._send_hello = send_hello
+        self._ring = encryption.ring or KeyRing(encryption.key)
+        self._send_hello, self._on_fresh = send_hello, on_fresh
         self._log = log
         self._cipher = libcrypto.cipher()
         self._states: dict[LinkPeer, _State] = {}
+        self._by_session: dict[bytes, Sessions] = {}
+        self._owners: dict[Sessions, LinkPeer] = {}
         self._active_handshakes: set[LinkPeer] = set()
         """Peers whose handshake has a timer running."""
         self._out = Frames(
@@ -152,6 +171,11 @@ class SecureChannel:
         batch.sources, batch.received = received.sources, received.found
         self._peers: Sequence[LinkPeer] = ()
         """In C's order."""
+        self._addresses: Sequence[Address] = ()
+        """Theirs, in the same order."""
+        self._places: dict[Address, int] = {}
+        self._heard: Any = ffi.new("double[]", 0)
+        """When each of them was last heard."""
         self._listed: tuple[Any, Any, list[_State]] | None = None
         """What C knows the peers by, kept for it."""
         self.counted = SecureCounters()
@@ -170,30 +194,85 @@ class SecureChannel:
     def _state_of(self, peer: LinkPeer) -> _State:
         state = self._states.get(peer)
         if state is None:
-            keys = PairKeys(self._encryption.key, self._vni, self._encryption.own, peer.mac)
-            state = self._states[peer] = _State(keys, self._handshake(keys, peer))
+            revoked = self._ring.is_revoked(peer.mac) and not self._ring.can_reach(peer.mac)
+            state = self._states[peer] = _State(self._handshake(peer), revoked)
+            self._owners[state.handshake] = peer
         return state
 
-    def _handshake(self, keys: PairKeys, peer: LinkPeer) -> Handshake | FollowedHandshake:
+    def _handshake(self, peer: LinkPeer) -> Handshake | FollowedHandshake:
         place = self._encryption.place
         if place.number == 0:
-            return Handshake(keys, self._vni, self._encryption.random_bytes, place.queues)
-        return FollowedHandshake(keys.hello_in, self._vni, peer.mac, place, self._leader)
+            return Handshake(
+                self._pairs(peer.mac), self._vni, self._encryption.random_bytes, place.queues, self._by_session
+            )
+        return FollowedHandshake(self._vni, peer.mac, place, self._leader, self._by_session)
 
-    def use(self, peers: Sequence[LinkPeer], keys: Any) -> None:
-        """Have C find these peers by these keys (ForwardingTable.sorted_peers)."""
+    def _pairs(self, mac: bytes) -> list[AnyKeys]:
+        return self._ring.with_peer(self._vni, self._encryption.own, mac)
+
+    # --- keys of nodes
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the node has private keys."""
+        return self._ring.has_identity
+
+    def keys_of(self, mac: bytes) -> tuple[bytes, ...]:
+        """Return the public keys that a peer is known by, the newest first."""
+        return self._ring.keys_of(mac)
+
+    def set_keys(self, mac: bytes, keys: tuple[bytes, ...], now: float) -> None:
+        """Know the node that has this MAC by these public keys. Sessions by others end."""
+        self._ring.set_keys(mac, keys)
+        self._renew(now, lambda peer: peer.mac == mac)
+
+    def replace_identity(self, identity: NodeIdentity, now: float) -> None:
+        """Use these private keys from now on. Sessions go on."""
+        self._ring.replace_identity(identity)
+        self._renew(now, lambda peer: bool(self._ring.keys_of(peer.mac)))
+
+    def revoke(self, key: bytes, now: float) -> list[bytes]:
+        """Use a public key no more: sessions by it end at once. Returns the MACs of peers that this leaves no key with.
+
+        Raises OSError beyond a limit of revoked keys.
+        """
+        before = [peer.mac for peer in self._states if self._ring.can_reach(peer.mac)]
+        self._ring.revoke(key)
+        self._renew(now, lambda _peer: True)
+        return [mac for mac in before if not self._ring.can_reach(mac)]
+
+    def _renew(self, now: float, concerns: Callable[[LinkPeer], bool]) -> None:
+        """Use the keys that the ring has from now on, with the peers that a change concerns."""
+        for peer, state in self._states.items():
+            if not concerns(peer):
+                continue
+            if isinstance(state.handshake, Handshake):
+                state.handshake.set_pairs(self._pairs(peer.mac))
+            ended = state.handshake.keep(partial(self._ring.allows, peer.mac))
+            reachable = self._ring.can_reach(peer.mac)
+            state.revoked = self._ring.is_revoked(peer.mac) and (bool(ended) or state.revoked or not reachable)
+            if not reachable:
+                self._drop_waiting(state)
+            self._start_hello(peer, state, None, now)
+
+    def use(self, peers: Sequence[LinkPeer], keys: Any, addresses: Sequence[Address]) -> None:
+        """Have C find these peers by these keys, which are those of the addresses (ForwardingTable.sorted_peers)."""
         if self._listed is not None and self._listed[0] is keys:
             return
         states = [self._state_of(peer) for peer in peers]
         listed = ffi.new("sn_secure_peer *[]", [state.handshake.c for state in states])
-        self.c.keys, self.c.peers, self.c.peer_count = keys, listed, len(peers)
-        self._peers, self._listed = peers, (keys, listed, states)
+        heard = dict(zip(self._addresses, self._heard, strict=True))
+        self._heard = ffi.new("double[]", [heard.get(address, 0.0) for address in addresses])
+        self.c.keys, self.c.peers, self.c.peer_count, self.c.heard_at = keys, listed, len(peers), self._heard
+        self._peers, self._addresses, self._listed = peers, list(addresses), (keys, listed, states)
+        self._places = {address: place for place, address in enumerate(addresses)}
 
     def forget(self, peer: LinkPeer) -> None:
         """End a peer's sessions and drop the frames that wait for one: the peer has left its address."""
         state = self._states.pop(peer, None)
         if state is not None:
             state.handshake.end()
+            del self._owners[state.handshake]
             self._drop_waiting(state)
         self._active_handshakes.discard(peer)
 
@@ -214,6 +293,9 @@ class SecureChannel:
         """Use the sessions that the first queue agrees on, which is asked by these."""
         self._leader.start, self._leader.settle = start, settle
 
+    def _is_allowed(self, peer: LinkPeer, session: tuple[SessionTerms, bool]) -> bool:
+        return self._ring.allows(peer.mac, session[0].pair)
+
     def _tell(self, peer: LinkPeer, state: _State, now: float) -> None:
         agreed = tuple((session.terms, session.settled) for session in state.handshake.sessions)
         if self._followers and agreed != state.told:
@@ -225,7 +307,9 @@ class SecureChannel:
         """Use the sessions with a peer that the first queue has agreed on."""
         state = self._state_of(peer)
         assert isinstance(state.handshake, FollowedHandshake)
-        state.handshake.adopt(agreed, now)
+        allowed = [session for session in agreed if self._is_allowed(peer, session)]
+        state.handshake.adopt(allowed, now)
+        state.revoked = state.revoked and not allowed
         self._release(peer, state, now)
 
     def start(self, peer: LinkPeer, share: bytes, now: float) -> None:
@@ -253,6 +337,11 @@ class SecureChannel:
         """Yield the datagrams to send, in batches, each valid until the next call of any method. None if the frames
         wait."""
         state = self._state_of(peer)
+        if not self._ring.can_reach(peer.mac):
+            self.counted.dropped_no_key += len(frames)
+            why = "its key is revoked" if state.revoked else "this NIC has no key of it"
+            self._log.report(("no key", peer), f"no frames are sent to {peer}: {why}", now, len(frames))
+            return
         while len(frames):
             session = state.handshake.sending(now)
             if session is None:
@@ -263,6 +352,7 @@ class SecureChannel:
                 self._start_hello(peer, state, state.handshake.start(now), now)
             count = self._encrypt(session, frames)
             if count:
+                state.handshake.c.sent_at = now
                 yield Frames(self._out.data, self._out.offsets[:count], self._out.lengths[:count], frames.packet_id)
                 if count == len(frames):
                     return
@@ -289,10 +379,12 @@ class SecureChannel:
         state.waiting.clear()
         state.waiting_bytes = 0
 
-    def _start_hello(self, peer: LinkPeer, state: _State, hello: SecureHello | None, now: float) -> None:
+    def _start_hello(
+        self, peer: LinkPeer, state: _State, hello: SecureHello | None, now: float, to: Address | None = None
+    ) -> None:
         self._tell(peer, state, now)  # before the peer knows
-        if hello is not None:
-            self._send_hello(peer, hello.pack(self._vni, state.keys.hello_out))
+        if hello is not None and isinstance(state.handshake, Handshake) and (packed := state.handshake.pack(hello)):
+            self._send_hello(peer, packed, to)
         if state.handshake.due is None:
             self._active_handshakes.discard(peer)
         else:
@@ -335,7 +427,8 @@ class SecureChannel:
     def examine(self, now: float) -> None:
         """Look at the opening of a batch, which has paused: count what was dropped, and answer a hello."""
         opening = self.c.opening
-        peer = self._peers[self._batch.sources[opening.source].peer]
+        place = self._batch.sources[opening.source].peer
+        peer, source = self._peers[place], self._addresses[place]
         state = self._state_of(peer)
         for session in state.handshake.sessions:
             if session.c == opening.shown:
@@ -343,15 +436,24 @@ class SecureChannel:
                 self._start_hello(peer, state, None, now)
         self._count_dropped(peer, state, now)
         if opening.at_hello:
-            hello = self._batch.data + opening.hello
-            self._on_hello(peer, state, bytes(ffi.buffer(hello, lib.SN_HELLO_LENGTH)), now)
+            assert isinstance(state.handshake, Handshake)  # hellos are the first queue's
+            pair = state.handshake.pairs[opening.found.key]
+            length = lib.SN_IDENTITY_HELLO_LENGTH if pair.name else lib.SN_HELLO_LENGTH
+            datagram = bytes(ffi.buffer(self._batch.data + opening.hello, length))
+            self._on_hello(peer, state, pair, datagram, source, now)
 
     def _count_dropped(self, peer: LinkPeer, state: _State, now: float) -> None:
         found, counted = self.c.opening.found, self.counted
         counted.dropped_malformed += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
-        if found.wrong_key:
+        if state.revoked:
+            lost = found.wrong_key + found.unknown
+            counted.dropped_revoked += lost
+            if lost:
+                text = f"the key of {peer} is revoked: its datagrams are dropped"
+                self._log.report(("revoked", peer), text, now, lost)
+        elif found.wrong_key:
             counted.dropped_wrong_key += found.wrong_key
             text = f"{peer} has another key than this NIC, or is another node: its datagrams are dropped"
             self._log.report(("key", peer), text, now, found.wrong_key)
@@ -360,29 +462,22 @@ class SecureChannel:
             text = f"{peer} has no key: its unencrypted datagrams are dropped"
             self._log.report(("plaintext", peer), text, now, found.plaintext)
         if found.unknown:
-            counted.dropped_no_session += found.unknown
+            counted.dropped_no_session += 0 if state.revoked else found.unknown
             if not any(session.settled for session in state.handshake.opening(now)):
                 self._start_hello(peer, state, state.handshake.start(now), now)
 
-    @staticmethod
-    def _has_budget(state: _State, now: float) -> bool:
-        state.hellos = min(HELLOS_PER_S, state.hellos + (now - state.hellos_at) * HELLOS_PER_S)
-        state.hellos_at = now
-        if state.hellos < 1:
-            return False
-        state.hellos -= 1
-        return True
-
-    def _on_hello(self, peer: LinkPeer, state: _State, datagram: bytes, now: float) -> None:
+    def _on_hello(
+        self, peer: LinkPeer, state: _State, pair: AnyKeys, datagram: bytes, source: Address, now: float
+    ) -> None:
         """Process a hello under the right key, fresh or replayed. A fresh one is recognised by two comparisons. Another
         one is answered within the peer's budget, which replays may exhaust, and ignored unless it asks for an
         answer: it may answer a replay of this node's own hello."""
-        hello, handshake = peek(datagram), state.handshake
-        assert isinstance(handshake, Handshake)  # hellos are the first queue's
+        hello, handshake = pair.peek(datagram), state.handshake
+        assert isinstance(handshake, Handshake)
         fresh = handshake.is_fresh(hello)
         if not fresh and not hello.asks:
             return
-        if not fresh and not self._has_budget(state, now):
+        if not fresh and not state.hellos.take(now):
             self.counted.dropped_hello += 1
             if now >= state.own_hello_at:
                 state.own_hello_at = now + OWN_HELLO_S
@@ -390,11 +485,99 @@ class SecureChannel:
             return
         before = handshake.sessions[:1]
         try:
-            hello = parse(datagram, self._vni, state.keys.hello_in)
-            answer = handshake.on_hello(hello, now)
+            answer = handshake.on_hello(pair.parse(datagram), now)
         except HelloError:
             self.counted.dropped_hello += 1
             return
-        self.counted.sessions += handshake.sessions[:1] != before
-        self._start_hello(peer, state, answer, now)
+        if handshake.sessions[:1] != before:
+            self.counted.sessions += 1
+            state.revoked = False
+        if fresh:
+            self._on_fresh(peer, source, now)
+        self._start_hello(peer, state, answer, now, source)
         self._release(peer, state, now)
+
+    # --- peers at other addresses
+
+    def place_of(self, address: Address) -> int | None:
+        """Return the place of an address among those that C knows; None: it is nobody's."""
+        return self._places.get(address)
+
+    def foreign_hello(self) -> tuple[bytes, Address] | None:
+        """Return the last hello of nodes' keys among what was dropped, and its source: another peer's may be there."""
+        opening = self.c.opening
+        if not opening.found.has_foreign:
+            return None
+        data = ffi.buffer(self._batch.data + opening.found.foreign, lib.SN_IDENTITY_HELLO_LENGTH)
+        return bytes(data), self._addresses[self._batch.sources[opening.source].peer]
+
+    def hear_hello(self, peer: LinkPeer, datagram: bytes, source: Address, now: float) -> bool:
+        """Process a hello from an address that is not this peer's. Returns whether it is the peer's; `on_fresh` has
+        it if it is no replay. An answer goes to its source and is as long as the hello."""
+        state = self._state_of(peer)
+        if not isinstance(state.handshake, Handshake):
+            return False
+        for pair in state.handshake.pairs:
+            if pair.kind == datagram[0] and pair.authenticates(datagram):
+                self._on_hello(peer, state, pair, datagram, source, now)
+                return True
+        return False
+
+    def owner(self, datagram: bytes) -> LinkPeer | None:
+        """Return the peer of the session that a sealed frame names; None if there is no such session."""
+        sessions = self._by_session.get(datagram[:_SESSION_HEADER])
+        return None if sessions is None else self._owners[sessions]
+
+    def claim(self, datagram: bytes, now: float, *, notes: bool) -> bool:
+        """Return whether its session's peer has sealed a datagram, later than all others that were opened.
+
+        Without `notes` it is not opened by this: the same datagram is expected again at once.
+        """
+        sessions = self._by_session.get(datagram[:_SESSION_HEADER])
+        queues = self._encryption.place
+        if (
+            sessions is None
+            or lib.sn_sealed_queue(datagram, len(datagram), queues.queues, queues.number) != queues.number
+        ):
+            return False
+        session = sessions.claim(self._cipher, datagram, now, notes=notes)
+        if session is None:
+            return False
+        peer = self._owners[sessions]
+        state = self._states[peer]
+        state.handshake.settle(session, now)
+        self._start_hello(peer, state, None, now)
+        self._release(peer, state, now)
+        return True
+
+    def start_hello(self, peer: LinkPeer, now: float) -> None:
+        """Ask a peer for a new session, unless one is asked for."""
+        state = self._state_of(peer)
+        self._start_hello(peer, state, state.handshake.start(now), now)
+
+    def probe(self, peer: LinkPeer, addresses: Sequence[Address], now: float) -> None:
+        """Ask a peer at these addresses for an answer, once."""
+        state = self._state_of(peer)
+        if isinstance(state.handshake, Handshake):
+            for address in addresses:
+                self._start_hello(peer, state, state.handshake.probe(), now, address)
+
+    def sent_at(self, peer: LinkPeer) -> float:
+        """Return when something was last sent to a peer; 0: not yet."""
+        return float(self._state_of(peer).handshake.c.sent_at)
+
+    def heard_at(self, address: Address) -> float:
+        """Return when something authentic was last heard from a peer's address; 0: not yet."""
+        place = self._places.get(address)
+        return 0.0 if place is None else float(self._heard[place])
+
+    def keep_alive(self, peer: LinkPeer, now: float) -> Frames | None:
+        """Return a sealed datagram without a frame; None if there is no session, and one is asked for."""
+        state = self._state_of(peer)
+        session = state.handshake.sending(now)
+        if session is None or session.needs_rekey(now):
+            self._start_hello(peer, state, state.handshake.start(now), now)
+        if session is None or not self._encrypt(session, Frames.of([b""])):
+            return None
+        state.handshake.c.sent_at = now
+        return Frames(self._out.data, self._out.offsets[:1], self._out.lengths[:1])

@@ -25,8 +25,10 @@ class Leader:
 class FollowedHandshake(Sessions):
     """The sessions that the first queue has agreed on with the node that has this MAC."""
 
-    def __init__(self, hello_key: bytes, vni: int, mac: bytes, place: QueuePlace, leader: Leader) -> None:
-        super().__init__(hello_key)
+    def __init__(
+        self, vni: int, mac: bytes, place: QueuePlace, leader: Leader, index: dict[bytes, Sessions] | None = None
+    ) -> None:
+        super().__init__(index)
         self._vni, self._mac, self._place, self._leader = vni, mac, place, leader
         self._made: dict[SessionTerms, SecureSession] = {}
         """Of each terms one, until they expire: a second one would use its counters again."""

@@ -1,4 +1,4 @@
-"""The datagram by which two NICs agree on a session: 88 bytes, all fields big-endian.
+"""The datagram by which two NICs agree on a session by the network's key: 88 bytes, all fields big-endian.
 
 | offset | size | field |
 |---|---|---|
@@ -24,7 +24,7 @@ from softnic._native import lib
 KIND: int = lib.SN_SECURE_HELLO
 NO_SHARE = bytes(32)
 LENGTH: int = lib.SN_HELLO_LENGTH
-_SIGNED: int = LENGTH - lib.SN_HELLO_MAC
+_MAC_BYTES: int = lib.SN_HELLO_MAC
 _FIELDS = struct.Struct("!II32s32s")
 _SETTLED, _ASKS, _LANES = 1, 2, 4
 
@@ -39,20 +39,51 @@ class SecureHello(NamedTuple):
     settled: bool = False
     asks: bool = False
     lanes: bool = False
+    pair: bytes = b""
+    """Name of the keys of the two nodes by which it is said; empty: the network's key."""
+
+    @property
+    def flags(self) -> int:
+        """The flags of its fields, for both kinds of hellos."""
+        return self.settled * _SETTLED | self.asks * _ASKS | self.lanes * _LANES
 
     def pack(self, vni: int, key: bytes) -> bytes:
-        flags = self.settled * _SETTLED | self.asks * _ASKS | self.lanes * _LANES
-        fields = _FIELDS.pack(KIND << 24 | vni, flags << 24, self.share, self.answers)
-        return fields + hmac.digest(key, fields, hashlib.sha256)[: LENGTH - _SIGNED]
+        fields = _FIELDS.pack(KIND << 24 | vni, self.flags << 24, self.share, self.answers)
+        return fields + mac_of(fields, key)
+
+
+def mac_of(fields: bytes, key: bytes) -> bytes:
+    """Return what stands behind the fields of a hello."""
+    return hmac.digest(key, fields, hashlib.sha256)[:_MAC_BYTES]
+
+
+def is_authentic(datagram: bytes, length: int, key: bytes) -> bool:
+    """Return whether a hello has this length, and the MAC of this key, in constant time."""
+    mac = mac_of(datagram[:-_MAC_BYTES], key)
+    return len(datagram) == length and hmac.compare_digest(mac, datagram[-_MAC_BYTES:])
+
+
+def check_mac(datagram: bytes, length: int, key: bytes) -> None:
+    """Raise HelloError for a hello of another length, or made under another key."""
+    if len(datagram) != length:
+        raise HelloError(f"a hello of {len(datagram)} bytes")
+    if not is_authentic(datagram, length, key):
+        raise HelloError("a hello made under another key")
 
 
 def peek(datagram: bytes) -> SecureHello:
     """Return the fields of a datagram of LENGTH bytes unchecked, to decide whether `parse` is worth its cost."""
-    return _hello(datagram[4], datagram[8:40], datagram[40:72])
+    return hello_of(datagram[4], datagram[8:40], datagram[40:72])
 
 
-def _hello(flags: int, share: bytes, answers: bytes) -> SecureHello:
-    return SecureHello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS), bool(flags & _LANES))
+def hello_of(flags: int, share: bytes, answers: bytes, pair: bytes = b"") -> SecureHello:
+    """Return a hello with these flags."""
+    return SecureHello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS), bool(flags & _LANES), pair)
+
+
+def has_meaning(flags: int, reserved: int, share: bytes) -> bool:
+    """Return whether the fields of a hello are legal ones."""
+    return not (reserved or flags & ~(_SETTLED | _ASKS | _LANES) or share == NO_SHARE)
 
 
 def parse(datagram: bytes, vni: int, key: bytes) -> SecureHello:
@@ -61,15 +92,11 @@ def parse(datagram: bytes, vni: int, key: bytes) -> SecureHello:
     sn_decrypt has dropped hellos under other keys before, to make floods of them cheap; the check that counts is this
     one.
     """
-    if len(datagram) != LENGTH:
-        raise HelloError(f"a hello of {len(datagram)} bytes")
-    expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]
-    if not hmac.compare_digest(expected, datagram[_SIGNED:]):
-        raise HelloError("a hello made under another key")
+    check_mac(datagram, LENGTH, key)
     first, second, share, answers = _FIELDS.unpack_from(datagram)
     flags = second >> 24
     if first != KIND << 24 | vni:
         raise HelloError(f"a hello of network {first & 0xFFFFFF}, or none")
-    if second & 0xFFFFFF or flags & ~(_SETTLED | _ASKS | _LANES) or share == NO_SHARE:
+    if not has_meaning(flags, second & 0xFFFFFF, share):
         raise HelloError("a hello with fields that have no meaning")
-    return _hello(flags, share, answers)
+    return hello_of(flags, share, answers)

@@ -16,6 +16,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from softnic.link.secure.hello import KIND, LENGTH, SecureHello, is_authentic, parse, peek
+
 KEY_BYTES = 32
 NONCE_BYTES = 12
 SHARE_BYTES = 32
@@ -38,20 +40,37 @@ def read_key(text: str) -> bytes:
     """
     if is_key(text):
         return bytes.fromhex(text)
-    path = Path(text)
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            held = file.read(4096).strip()
-    except FileNotFoundError as error:
-        raise ValueError(f"{text}: {error.strerror}; {HOW_TO} makes a key") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{text}: {getattr(error, 'strerror', None) or error}") from None
-    if stat.S_ISREG(mode) and mode & 0o077:
-        raise ValueError(f"{text} is accessible to others than its owner: chmod 600 {text}")
+    held = read_private(text, HOW_TO)
     if not _DIGITS.fullmatch(held):
         raise ValueError(f"{text} does not contain 64 hexadecimal digits and nothing else; {HOW_TO} makes a key")
     return bytes.fromhex(held.decode())
+
+
+def read_private(path: str, how_to: str, what: str = "key") -> bytes:
+    """Return the content of a file that only its owner may read, at most 4 KiB, without space around it.
+
+    Raises ValueError, with the command `how_to` that makes `what` it contains if there is no file.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            held = file.read(4096).strip()
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: {error.strerror}; {how_to} makes a {what}") from None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISREG(mode) and mode & 0o077:
+        raise ValueError(f"{path} is accessible to others than its owner: chmod 600 {path}")
+    return held
+
+
+def write_private(path: str | Path, content: str) -> None:
+    """Write a new file that only its owner may read. Raises OSError: FileExistsError if there is a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:
@@ -93,12 +112,19 @@ class FrameKeys:
 
 
 class PairKeys:
-    """The keys that two nodes share, seen from the one whose MAC is `own`."""
+    """The keys that two nodes share by the network's key, seen from the one whose MAC is `own`."""
+
+    kind: int = KIND
+    """First byte of its hellos."""
+    hint_in = 0
+    """Hint in the peer's hellos."""
+    name = b""
+    """What tells it from other keys of the two nodes."""
 
     def __init__(self, network_key: bytes, vni: int, own: bytes, other: bytes) -> None:
         if len(network_key) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(network_key)}")
-        self._own, self._other = own, other
+        self._own, self._other, self._vni = own, other, vni
         self._network = vni.to_bytes(4, "big")
         self._secret = extract(_SALT, network_key)
         self.hello_out = expand(self._secret, b"hello" + self._network + own + other, KEY_BYTES)
@@ -118,9 +144,31 @@ class PairKeys:
         secret = extract(self._secret, agreed)
         out = self._network + self._own + self._other + ours + theirs
         back = self._network + self._other + self._own + theirs + ours
-        return _frame_keys(secret, out), _frame_keys(secret, back)
+        return frame_keys(secret, out), frame_keys(secret, back)
+
+    def agree(self, private: bytes, ours: bytes, theirs: bytes) -> tuple[FrameKeys, FrameKeys]:
+        """Return the keys of a session, as `of_session`, of the private half of `ours`. Raises ValueError for a share
+        of small order."""
+        return self.of_session(agree(private, theirs), ours, theirs)
+
+    def pack(self, hello: SecureHello) -> bytes:
+        """Return the datagram of a hello to the peer."""
+        return hello.pack(self._vni, self.hello_out)
+
+    def peek(self, datagram: bytes) -> SecureHello:
+        """Return the fields of a hello of the peer unchecked."""
+        return peek(datagram)
+
+    def authenticates(self, datagram: bytes) -> bool:
+        """Return whether a hello was made under these keys by the peer."""
+        return is_authentic(datagram, LENGTH, self.hello_in)
+
+    def parse(self, datagram: bytes) -> SecureHello:
+        """Check and parse a hello of the peer. Raises HelloError."""
+        return parse(datagram, self._vni, self.hello_in)
 
 
-def _frame_keys(secret: bytes, which: bytes) -> FrameKeys:
+def frame_keys(secret: bytes, which: bytes) -> FrameKeys:
+    """Return the keys of one direction of a session: `which` has all that tells it from others."""
     made = expand(secret, b"frame" + which, KEY_BYTES + NONCE_BYTES)
     return FrameKeys(made[:KEY_BYTES], made[KEY_BYTES:])

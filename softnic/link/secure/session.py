@@ -6,6 +6,7 @@ LIMIT_FRAMES.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -42,6 +43,8 @@ class SessionTerms:
     lanes: bool
     """Counters begin with the lanes of frames, and queues count by themselves (native/nic/aead.h)."""
     made_at: float
+    pair: bytes = b""
+    """Name of the keys of the two nodes by which they agreed (key_ring.py)."""
 
 
 class SecureSession:
@@ -73,6 +76,16 @@ class SecureSession:
             self.decryptor.by_queue = self._windows
 
     @property
+    def windows(self) -> Any:
+        """What tells replays of the peer's datagrams."""
+        return self._windows if self.terms.lanes else ffi.addressof(self.decryptor, "window")
+
+    @property
+    def name(self) -> bytes:
+        """First bytes of the peer's datagrams."""
+        return bytes(ffi.buffer(self.decryptor.header))
+
+    @property
     def settled(self) -> bool:
         """Whether the peer is known to have the session."""
         return bool(self.c.settled)
@@ -87,12 +100,13 @@ def _header(vni: int, share: bytes) -> bytes:
 
 
 class Sessions:
-    """The sessions of a queue with one peer, whose hellos have the MAC of `hello_key`."""
+    """The sessions of a queue with one peer. `index` has all by the first bytes of their datagrams, to find them by."""
 
-    def __init__(self, hello_key: bytes) -> None:
+    def __init__(self, index: dict[bytes, Sessions] | None = None) -> None:
+        self._index = {} if index is None else index
         self.sessions: list[SecureSession] = []
         """The newest, and the newest settled one before it."""
-        self.c: Any = ffi.new("sn_secure_peer *", {"hello_key": hello_key})
+        self.c: Any = ffi.new("sn_secure_peer *")
         """What C knows of them."""
 
     def sending(self, now: float) -> SecureSession | None:
@@ -109,7 +123,11 @@ class Sessions:
 
     def use(self, sessions: list[SecureSession]) -> None:
         """Have these sessions and no other."""
+        for session in self.sessions:
+            if self._index.get(session.name) is self:
+                del self._index[session.name]
         self.sessions = sessions
+        self._index.update((session.name, self) for session in sessions)
         self.c.session_count = len(sessions)
         for index, session in enumerate(sessions):
             self.c.sessions[index] = session.c
@@ -117,6 +135,30 @@ class Sessions:
     def forget(self, session: SecureSession) -> None:
         """Remove a session that has reached its limit of frames."""
         self.use([other for other in self.sessions if other is not session])
+
+    def keep(self, is_allowed: Callable[[bytes], bool]) -> int:
+        """Remove the sessions by keys whose names are not allowed. Returns how many."""
+        kept = [session for session in self.sessions if is_allowed(session.terms.pair)]
+        ended = len(self.sessions) - len(kept)
+        if ended:
+            self.use(kept)
+        return ended
+
+    def claim(self, cipher: Any, datagram: bytes, now: float, *, notes: bool) -> SecureSession | None:
+        """Open a datagram that may be a replay from anywhere. Returns its session if it is authentic, and later than
+        all that were opened before. Without `notes` it may be opened again, as if it had not been."""
+        for session in self.opening(now):
+            if lib.sn_is_ahead(session.decryptor, datagram, len(datagram)):
+                data = ffi.new("uint8_t[]", datagram)
+                found, place = ffi.new("sn_decrypted *"), ffi.new("uint32_t[2]", [0, len(datagram)])
+                windows = session.windows
+                before = bytes(ffi.buffer(windows))
+                where = (place, place + 1, 1, place, place + 1)
+                lib.sn_decrypt(cipher, ffi.NULL, 0, [session.decryptor], 1, data, *where, found)
+                if not notes:
+                    ffi.buffer(windows)[:] = before
+                return session if found.by[0] else None
+        return None
 
     def end(self) -> None:
         """Remove all sessions."""

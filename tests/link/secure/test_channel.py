@@ -61,9 +61,10 @@ class Receiver:
         offsets = ffi.new("uint32_t[]", [sum(sizes[:index]) for index in range(len(sizes))])
         found = ffi.new("sn_decrypted *")
         cipher, count = libcrypto.cipher(), len(datagrams)
+        keys = ffi.new("sn_hello_key[]", [{"kind": hello.KIND, "key": KEY}])
         states = self.states
         self.done = lib.sn_decrypt(
-            cipher, KEY, states, len(states), data, offsets, lengths, count, offsets, lengths, found
+            cipher, keys, 1, states, len(states), data, offsets, lengths, count, offsets, lengths, found
         )
         names = ("frames", "empty", "wrong_key", "plaintext", "malformed", "unknown", "replayed", "forged")
         counts = {name: getattr(found, name) for name in names if getattr(found, name)}

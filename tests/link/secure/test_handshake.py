@@ -27,7 +27,7 @@ class Side:
 
     def __init__(self, own: bytes, other: bytes, seed: int, key: bytes = KEY) -> None:
         self.keys = PairKeys(key, VNI, own, other)
-        self.shake = Handshake(self.keys, VNI, random.Random(seed).randbytes)
+        self.shake = Handshake([self.keys], VNI, random.Random(seed).randbytes)
         self.sent: list[bytes] = []
 
     def say(self, said: SecureHello | None) -> None:

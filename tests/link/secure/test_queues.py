@@ -9,7 +9,7 @@ import os
 import random
 import select
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -24,9 +24,10 @@ from softnic.link.udp import VxlanLink
 from softnic.packet import ipv4
 from softnic.packet.frames import Frames
 from tests.link.doubles import A, B
-from tests.link.sockets import LOOPBACK, VNI
+from tests.link.sockets import BOTH_FAMILIES, VNI, HostStack, loopback
 from tests.nic.test_steering import frame as tcp_frame
 
+HOSTS = BOTH_FAMILIES
 KEY = bytes(range(32))
 ADDRESS = {A: ipv4.address("10.77.0.1"), B: ipv4.address("10.77.0.2")}
 FLOWS = range(40_000, 40_048)
@@ -39,7 +40,7 @@ class QueuedNode:
         self.mac, self.queues = mac, queues
         self.links: list[VxlanLink] = []
         self.posted: list[deque[Callable[[], object]]] = [deque() for _ in range(queues)]
-        bind = LOOPBACK
+        bind = loopback(stack)
         for number in range(queues):
             settings = EncryptionSettings(KEY, mac, random.Random(seed).randbytes, QueuePlace(number, queues))
             link = VxlanLink(bind, vni=VNI, encryption=settings, shared=queues > 1)
@@ -130,16 +131,14 @@ def settle(*nodes: QueuedNode, now: float = 0.0) -> None:
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[[int, int], tuple[QueuedNode, QueuedNode]]]:
-    with ExitStack() as stack:
+def make(stack: ExitStack) -> Callable[[int, int], tuple[QueuedNode, QueuedNode]]:
+    def pair(queues: int, others: int) -> tuple[QueuedNode, QueuedNode]:
+        a, b = QueuedNode(stack, A, queues, 1), QueuedNode(stack, B, others, 2)
+        a.meet(b)
+        b.meet(a)
+        return a, b
 
-        def pair(queues: int, others: int) -> tuple[QueuedNode, QueuedNode]:
-            a, b = QueuedNode(stack, A, queues, 1), QueuedNode(stack, B, others, 2)
-            a.meet(b)
-            b.meet(a)
-            return a, b
-
-        yield pair
+    return pair
 
 
 Make = Callable[[int, int], tuple[QueuedNode, QueuedNode]]
@@ -216,7 +215,7 @@ def handed_to(node: QueuedNode, queue: int, datagram: bytes, source: tuple[str, 
     channel, link = node.channel(queue), node.links[queue]
     peers, _ = link.sorted_peers()
     assert len(peers) == 1
-    assert peers[0].port == source[1]
+    assert peers[0].address == source
     batch = channel.c.batch
     ffi.memmove(batch.data, datagram, len(datagram))
     batch.offsets[0], batch.lengths[0] = 0, len(datagram)
@@ -354,7 +353,7 @@ def test_a_queue_that_is_slow_to_hear_of_a_session_loses_no_other_ones_frames(ma
 def test_a_peer_that_restarts_with_other_queues_is_met_anew(make: Make) -> None:
     a, b = make(4, 2)
     exchange(a, b, 0.0)
-    with ExitStack() as stack:
+    with HostStack(b.links[0].address[0]) as stack:
         port = b.links[0].address
         for link in b.links:
             link.close()

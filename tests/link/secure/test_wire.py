@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+from softnic import underlay
 from softnic._native import lib
 from softnic.link import udp
 from softnic.link.forwarding import LinkPeer
@@ -20,8 +21,9 @@ from softnic.link.secure.channel import EncryptionSettings, SecureCounters
 from softnic.link.udp import VxlanLink
 from softnic.packet.frames import Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
-from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
+from tests.link.sockets import BOTH_FAMILIES, VNI, endpoint, loopback, opened, plain_socket
 
+HOSTS = BOTH_FAMILIES
 KEY = bytes(range(32))
 
 
@@ -38,7 +40,7 @@ class Node:
         self.mac = mac
         self.lines: list[str] = []
         encryption = EncryptionSettings(key, mac, random.Random(mac[-1] + 10 * seed).randbytes)
-        self.link = VxlanLink((LOOPBACK[0], bind), vni=VNI, encryption=encryption, log=self.lines.append)
+        self.link = VxlanLink(loopback(stack, bind), vni=VNI, encryption=encryption, log=self.lines.append)
         stack.callback(self.link.close)
         self.heard: list[bytes] = []
 
@@ -112,7 +114,7 @@ class TestFrames:
         a, _ = joined
         tap = plain_socket(stack)
         peer = peer_of(a.link)
-        peer.port = tap.getsockname()[1]
+        peer.address, peer.endpoint = tap.getsockname(), endpoint(tap.getsockname())
         secret = b"a gradient" * 20
         a.link.send(Frames.of([frame(B, A, secret)] * 2), 0.0)
         one, other = tap.recv(2000), tap.recv(2000)
@@ -257,13 +259,12 @@ def recorded(stack: ExitStack, joined: Pair, *frames: bytes) -> tuple[list[bytes
     a, b = joined
     tap = plain_socket(stack)
     peer = peer_of(a.link)
-    peer.port = tap.getsockname()[1]
+    peer.address, peer.endpoint = tap.getsockname(), endpoint(tap.getsockname())
     a.link.send(Frames.of(frames), 0.0)
     datagrams = [tap.recv(2000) for _ in frames]
     address = a.link.address
     a.link.close()
-    attacker = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    attacker.bind(address)
+    attacker = plain_socket(stack, *address)
     attacker.connect(b.link.address)
     return datagrams, attacker
 
@@ -415,7 +416,7 @@ class TestWrongKeys:
         deliver(a, b)
         assert b.heard == []
         assert b.counted.dropped_wrong_key == 1
-        name = f"127.0.0.1:{a.link.address[1]}"
+        name = underlay.text(a.link.address)
         assert b.lines == [f"{name} has another key than this NIC, or is another node: its datagrams are dropped"]
 
     def test_a_node_at_another_nodes_address_is_told_apart(self, stack: ExitStack) -> None:
@@ -430,7 +431,7 @@ class TestWrongKeys:
     def test_a_nic_without_one_drops_what_is_sealed_and_says_why(self, stack: ExitStack) -> None:
         a = Node(stack, A)
         lines: list[str] = []
-        b = VxlanLink(LOOPBACK, vni=VNI, log=lines.append)
+        b = VxlanLink(loopback(stack), vni=VNI, log=lines.append)
         stack.callback(b.close)
         a.link.add_peer(B, b.address)
         b.add_peer(A, a.link.address)
