@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from softnic.terminal import drop_unwritten, open_standard_files
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.fresh_identity import with_identity
 from softnicd.log import log_handler
 from softnicd.selector import Selector
 from softnicd.stall_watchdog import StallWatchdog
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     given = parser().parse_args(arguments)
     try:
-        config = load(given)
+        config = with_identity(load(given))
     except ConfigError as error:
         print(f"softnicd: {error}", file=sys.stderr)
         return 2
@@ -83,6 +84,7 @@ async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready
     try:
         gc.collect()
         gc.freeze()  # startup objects live as long as the process; collections skip them
+        daemon.meet()
         if config.metrics_address is not None:
             await daemon.serve_metrics(config.metrics_address)
         watchdog.run_on(loop, daemon.event_log.record, daemon.has_gone_on)

@@ -11,7 +11,8 @@ import logging
 import select
 import socket
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -23,7 +24,14 @@ from softnic.collectives.collective_op import WHOLE
 from softnic.collectives.messages import header_of
 from softnic.ipc import work_queue
 from softnic.ipc.collectives_info import MAX_OPERATIONS, FailedCommunicatorInfo, OperationInfo
-from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, StagedPart, WorkCompletion, WorkRequest
+from softnic.ipc.work_queue import (
+    MAX_PACKET,
+    CancelRequest,
+    LeaveRequest,
+    StagedPart,
+    WorkCompletion,
+    WorkRequest,
+)
 from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.peer_stream import peer_streams
@@ -140,11 +148,7 @@ class OffloadedCollectives:
         """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
         engine, own = _engine_over(rank, streams)
         connections = _carrying(rank, streams)
-        relieved = [
-            RelievedConnection(s.connection, watched.connection, now)
-            for s, watched in zip(process, streams[0], strict=False)
-            if s and watched and s.connection and watched.connection and watched.connection.keepalive
-        ]
+        relieved = [RelievedConnection(*pair, now) for pair in map(_relieving, process, streams[0]) if pair]
         communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own, connections, relieved, now)
         self._by_fd[fd] = communicator
         self._take_over(communicator)
@@ -168,10 +172,49 @@ class OffloadedCollectives:
         self._take_over(lane)
         return lane
 
-    def _take_over(self, joined: OffloadedCommunicator | OffloadedLane) -> None:
-        for stream in joined.streams:
+    def lanes_beside(self, stream: Stream) -> Sequence[LaneEngine]:
+        """Return the further lanes of the communicator of a stream. Raises ValueError."""
+        communicator = self._communicator_of(stream)
+        return () if communicator.lanes is None else communicator.lanes.engines
+
+    def add_rank(
+        self, beside: Stream, rank: int, streams: Sequence[Stream], process: Stream | None, now: float
+    ) -> None:
+        """Add the streams to one more rank to the communicator that has `beside`. Raises ValueError."""
+        communicator = self._communicator_of(beside)
+        communicator.add(rank, streams)
+        self._own(communicator, streams)
+        if pair := _relieving(process, streams[0]):
+            communicator.relieved.append(RelievedConnection(*pair, now))
+
+    def add_rank_to_lane(self, lane: LaneEngine, rank: int, streams: Sequence[Stream]) -> None:
+        """Do the same for a further lane. Raises ValueError."""
+        assert isinstance(lane, OffloadedLane)
+        lane.add(rank, streams)
+        self._own(lane, streams)
+
+    def start_rank(self, stream: Stream, now: float) -> None:
+        """Begin the exchange with the rank whose streams begin with this one. Raises ValueError."""
+        communicator = self._communicator_of(stream)
+        rank = communicator.rank_of(stream)
+        communicator.start(rank, now)
+        if communicator.lanes is not None:
+            communicator.lanes.start_rank(rank, now)
+        self._touched.add(communicator)
+
+    def _communicator_of(self, stream: Stream) -> OffloadedCommunicator:
+        joined = self._by_stream.get(stream)
+        if not isinstance(joined, OffloadedCommunicator):
+            raise ValueError(f"stream {stream.number} is no communicator's")
+        return joined
+
+    def _own(self, joined: OffloadedCommunicator | OffloadedLane, streams: Iterable[Stream]) -> None:
+        for stream in streams:
             stream.offloaded = True
             self._by_stream[stream] = joined
+
+    def _take_over(self, joined: OffloadedCommunicator | OffloadedLane) -> None:
+        self._own(joined, joined.streams)
         if self.turn is not None:
             self.turn.add_engine(joined.engine.steps.c)
             joined.engine.steps.move_in_c = self.turn.move_engine
@@ -308,7 +351,11 @@ class OffloadedCollectives:
             request = work_queue.decode_from_process(packet)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"not a work request: {error}") from None
-        if isinstance(request, CancelRequest):
+        if isinstance(request, LeaveRequest):
+            communicator.has_left = True
+        elif isinstance(request, CancelRequest) and not request.number:
+            engine.give_up(request, "the communicator", now)
+        elif isinstance(request, CancelRequest):
             engine.cancel(request, now)
             if communicator.lanes is not None and (call := communicator.lanes.call_of(request.number)):
                 engine.give_up(request, call, now)  # if its own part was complete
@@ -390,7 +437,7 @@ class OffloadedCollectives:
 
     def _end(self, communicator: OffloadedCommunicator, now: float) -> None:
         del self._by_fd[communicator.fd]
-        self._leave(communicator, now)
+        self._leave(communicator, now, has_said_so=communicator.has_left or _says_leave(communicator.connection))
         if communicator.in_progress:
             self._count_failure(communicator, now)
         self.counters.communicators -= 1
@@ -403,16 +450,16 @@ class OffloadedCollectives:
 
     def _end_lane(self, lane: OffloadedLane, now: float) -> None:
         del self._lanes[lane]
-        self._leave(lane, now)
+        self._leave(lane, now, has_said_so=True)
         self._pass_on(lane)
         lane.report(None)
         self._drop_streams(lane, now)
 
-    def _leave(self, joined: OffloadedCommunicator | OffloadedLane, now: float) -> None:
+    def _leave(self, joined: OffloadedCommunicator | OffloadedLane, now: float, *, has_said_so: bool) -> None:
         self._touched.discard(joined)
         if self.turn is not None:
             self.turn.remove_engine(joined.engine.steps.c)
-        joined.engine.leave(now)
+        joined.engine.leave(now, has_said_so=has_said_so)
 
     def _drop_streams(self, joined: OffloadedCommunicator | OffloadedLane, now: float) -> None:
         for stream in joined.streams:
@@ -458,5 +505,21 @@ def _carrying(rank: int, streams: Sequence[Sequence[Stream | None]]) -> dict[int
     return {
         other: [s.connection for s in (side[other] for side in streams[1:]) if s and s.connection]
         for other in range(len(streams[0]))
-        if other != rank
+        if other != rank and streams[0][other]
     }
+
+
+def _relieving(process: Stream | None, watched: Stream | None) -> tuple[Connection, Connection] | None:
+    """Return the process's connection to a rank and the probed one that relieves it; None where there is none."""
+    if process and watched and process.connection and watched.connection and watched.connection.keepalive:
+        return process.connection, watched.connection
+    return None
+
+
+def _says_leave(connection: socket.socket) -> bool:
+    """Return whether what is unread of a work queue says that the process leaves."""
+    with suppress(OSError, ValueError):  # the end, or what is not a request
+        while packet := connection.recv(MAX_PACKET, _AT_ONCE):
+            if isinstance(work_queue.decode_from_process(packet), LeaveRequest):
+                return True
+    return False

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from softnic.collectives.progress import operations_of
+from softnic.collectives.progress import operations_of, paths_of
 from softnic.ipc.collectives_info import (
     MAX_COMMUNICATORS,
     MAX_LINKS,
@@ -80,6 +80,7 @@ def _communicator(
         operations_of(engine, communicator.times, now),
         links,
         communicator.lane,
+        paths_of(engine),
     )
 
 

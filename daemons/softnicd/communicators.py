@@ -12,9 +12,12 @@ from softnic.collectives.progress import links_of
 from softnic.ipc.collectives_info import OperationInfo, RankLinkInfo
 from softnic.ipc.work_queue import MAX_WORK_REQUESTS, StagedPart, WorkFailed, WorkRequest
 from softnic.tcp.connection import Connection
+from softnic.tcp.peer_stream import peer_streams
 from softnicd.lanes import Lanes, Reply
 from softnicd.relieved_connection import RelievedConnection
 from softnicd.streams import Stream
+
+Connections = dict[int, list[Connection]]
 
 
 class PostedCollective(NamedTuple):
@@ -22,14 +25,51 @@ class PostedCollective(NamedTuple):
     request: WorkRequest
 
 
-class OffloadedCommunicator:
+class JoinedRanks:
+    """The streams of an engine to other ranks, of which more may come. `streams` are those of all ranks."""
+
+    __slots__ = ("_awaited", "connections", "engine", "streams")
+
+    def __init__(self, engine: CollectiveEngine, streams: Sequence[Stream], connections: Connections) -> None:
+        self.engine = engine
+        self.streams = list(streams)
+        self.connections = connections
+        """Below the streams of blocks and of messages, by rank."""
+        self._awaited: dict[int, Sequence[Stream]] = {}
+        """Streams to ranks whose NICs may not have their ends, by rank."""
+
+    def add(self, rank: int, streams: Sequence[Stream]) -> None:
+        """Take the streams to one more rank. Raises ValueError for unfit ones."""
+        if rank in self.connections or rank in self._awaited or len(streams) not in (2, 4):
+            raise ValueError(f"the communicator takes no {len(streams)} streams to rank {rank}")
+        self._awaited[rank] = streams
+        self.streams += streams
+
+    def rank_of(self, stream: Stream) -> int:
+        """Return the rank whose streams begin with this one, and that has not been started. Raises ValueError."""
+        for rank, (first, *_) in self._awaited.items():
+            if first is stream:
+                return rank
+        raise ValueError(f"stream {stream.number} is not the first one to a rank that waits")
+
+    def start(self, rank: int, now: float) -> None:
+        """Exchange messages and blocks with a rank that was added."""
+        connections = [each.connection for each in self._awaited.pop(rank, ()) if each.connection]
+        if len(connections) < 2:
+            return  # it has been closed
+        self.connections[rank] = connections[1:]
+        control, data, *messages = (peer_streams({rank: each})[rank] for each in connections)
+        self.engine.connect(now, rank, control, data, messages)
+
+
+class OffloadedCommunicator(JoinedRanks):
     """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
     lane = 0
 
     __slots__ = (
-        "at_the_end", "blocked", "connection", "connections", "engine", "failing", "fd", "in_progress", "is_open",
-        "lanes", "posted_at", "readable", "relieved", "replies", "streams",
+        "at_the_end", "blocked", "connection", "failing", "fd", "has_left", "in_progress", "is_open", "lanes",
+        "posted_at", "readable", "relieved", "replies",
     )  # fmt: skip
 
     def __init__(
@@ -37,17 +77,18 @@ class OffloadedCommunicator:
         connection: socket.socket,
         engine: CollectiveEngine,
         streams: Sequence[Stream],
-        connections: dict[int, list[Connection]],
+        connections: Connections,
         relieved: list[RelievedConnection],
         now: float,
     ) -> None:
+        super().__init__(engine, streams, connections)
         connection.setblocking(False)
         self.connection = connection
         self.fd = connection.fileno()
-        self.engine = engine
-        self.streams = streams
         self.is_open = True
         """The application has its end open."""
+        self.has_left = False
+        """It has said that it closes it."""
         self.readable = True
         """Requests, or the end, may wait in the socket."""
         self.blocked = False
@@ -58,8 +99,6 @@ class OffloadedCommunicator:
         """When the last request came."""
         self.at_the_end: list[OperationInfo] = []
         """Of a failed one: what was in progress, and what was posted afterwards."""
-        self.connections = connections
-        """Below the streams of blocks and of messages, by rank."""
         self.relieved = relieved
         """The process's own, while those of the engine are probed in their place."""
         self.lanes: Lanes | None = None
@@ -90,28 +129,23 @@ class OffloadedCommunicator:
         return self.is_open and self.readable and self.engine.space > 0 and lanes_have_space
 
 
-class OffloadedLane:
+class OffloadedLane(JoinedRanks):
     """A further lane of a communicator, in its own queue. `report` tells the first lane what becomes of its parts."""
 
-    __slots__ = (
-        "_touch", "connections", "engine", "failing", "is_ending", "lane", "posted_at", "report", "streams", "times",
-    )  # fmt: skip
+    __slots__ = ("_touch", "failing", "is_ending", "lane", "posted_at", "report", "times")
 
     def __init__(
         self,
         lane: int,
         engine: CollectiveEngine,
         streams: Sequence[Stream],
-        connections: dict[int, list[Connection]],
+        connections: Connections,
         report: Callable[[Reply], object],
         touch: Callable[[OffloadedLane], object],
         now: float,
     ) -> None:
+        super().__init__(engine, streams, connections)
         self.lane = lane
-        self.engine = engine
-        self.streams = streams
-        self.connections = connections
-        """Below the streams of blocks, by rank."""
         self.report = report
         self._touch = touch
         self.posted_at = now
@@ -155,6 +189,11 @@ class OffloadedLane:
 
     def fail(self, rank: int, text: str) -> None:
         self.failing = WorkFailed(rank, text)
+        self._touch(self)
+
+    def start_rank(self, rank: int, now: float) -> None:
+        """Exchange blocks with a rank that was added."""
+        self.start(rank, now)
         self._touch(self)
 
     def end(self) -> None:

@@ -16,16 +16,20 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from softnic import codecs
+from softnic import codecs, underlay
 from softnic.arguments import ShowVersion
 from softnic.ipc.control import QUEUES, queues_for
 from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.reach.numbers import MOST_NUMBER, number_of, overlay_ip
+from softnic.link.reach.token import Token, TokenError, is_token, read_token
+from softnic.link.secure.identity import NodeIdentity, parse_publics, read_identity
 from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.nic import Mode
 from softnic.nic.offload import OffloadTable
 from softnic.packet import ipv4
 from softnic.tcp.algorithms import ALGORITHMS
 from softnic.tcp.config import TcpConfig
+from softnic.underlay import Address
 from softnic.units import time_s
 
 DEFAULT_PORT = 4789
@@ -34,6 +38,7 @@ MIN_PEER_TIMEOUT_S = 1.0
 """A peer is probed after a second of silence (softnic/tcp/liveness.py)."""
 MIN_WATCHDOG_S = 2.0
 """Four heartbeats."""
+TOKEN_VARIABLE = "SOFTNIC_TOKEN"
 EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "limit")
 
 EXAMPLE = """\
@@ -72,7 +77,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ip: str
     control: str
     """Path of the control socket."""
-    wire: str = f"0.0.0.0:{DEFAULT_PORT}"
+    wire: str = f"[::]:{DEFAULT_PORT}"
+    """UDP address of the NIC. [::] is every address of the host, of IPv6 and IPv4; an address is that one alone, and of
+    its family."""
     name: str = ""
     """Name that the commands show; empty: the IP."""
     vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 1
@@ -93,6 +100,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key: str = ""
     """Pre-shared key of the network, which encrypts every frame: 64 hexadecimal digits, or the file that contains them.
     Empty: frames are plain VXLAN, which anybody on the path can read and forge."""
+    identity: str = ""
+    """File of the private key of this node (`softnic key new`), which peers know it by. Empty: it has none."""
+    peer_keys: dict[str, str | list[str]] = {}
+    """Public keys of the other nodes: one, or two while one is replaced, the newest first."""
+    revoked: list[str] = []
+    """Public keys that are used no more."""
+    require_identity: bool = False
+    """Exchange frames only with peers whose public keys are known, whatever else has the network's key."""
+    meet: str = ""
+    """Token of the job whose nodes become peers, or the file that contains it (`softnic meet token`). Needs an
+    identity; without one the NIC makes a key for this run. Empty: peers are configured."""
+    reachable_at: list[str] = []
+    """Further addresses at which the nodes of that job reach this one, HOST:PORT: as of a port that is forwarded."""
+    relay: bool = False
+    """Relay between nodes of that job that do not reach each other, if they reach this one: on the UDP ports that
+    `softnic meet` has by default, or others if these are taken."""
     tap: Annotated[str, Meta(max_length=15, pattern="^[^/\\s]*$")] = ""
     """TAP device of the kernel that this NIC serves; empty: applications open sockets on the NIC itself."""
     namespace: Annotated[int, Meta(ge=0)] = 0
@@ -105,7 +128,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The stall watchdog ends the NIC when its event loop has hung for this time; `off`: never; empty: `peer_timeout`,
     and at least 2 s."""
     peers: dict[str, str] = {}
-    """The other nodes, and the UDP addresses of their NICs."""
+    """The other nodes, and the UDP addresses of their NICs: HOST:PORT, with an IPv6 address in brackets."""
     hosts: dict[str, str] = {}
     """Names of nodes, for applications' name resolution, to IP."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "bounded:10"})
@@ -122,6 +145,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "wire_address",
             "metrics_address",
             "network_key",
+            "node_identity",
+            "token",
+            "further_addresses",
+            "public_keys",
+            "revoked_keys",
             "peer_addresses",
             "names",
             "offload_table",
@@ -136,6 +164,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ConfigError("congestion", f"{self.congestion!r} is not one of {', '.join(ALGORITHMS)}")
         if self.namespace and not self.tap:
             raise ConfigError("namespace", "it says where the TAP device is created, but tap is not set")
+        if self.relay and not self.meet:
+            raise ConfigError("relay", "it is for the nodes of a job, but meet is not set")
         if not self.control or len(self.control.encode()) > 107:  # sun_path, unix(7)
             raise ConfigError("control", f"{self.control!r} is not a path of 1 to 107 bytes")
 
@@ -148,22 +178,74 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.name or self.ip
 
     @property
-    def wire_address(self) -> tuple[str, int]:
+    def wire_address(self) -> Address:
         return _endpoint("wire", self.wire)
 
     @property
-    def metrics_address(self) -> tuple[str, int] | None:
+    def metrics_address(self) -> Address | None:
         return _endpoint("metrics", self.metrics) if self.metrics else None
 
     @property
     def network_key(self) -> bytes | None:
+        """The key of the network, or what all nodes of the job have."""
         try:
-            return read_key(self.key) if self.key else None
+            if self.key:
+                return read_key(self.key)
         except ValueError as error:
             raise ConfigError("key", str(error)) from None
+        token = self.token
+        return None if token is None else token.derive(b"frames")
 
     @property
-    def peer_addresses(self) -> dict[int, tuple[str, int]]:
+    def token(self) -> Token | None:
+        """The token of the job whose nodes become peers."""
+        try:
+            found = read_token(self.meet) if self.meet else None
+        except TokenError as error:
+            raise ConfigError("meet", str(error)) from None
+        if found is not None and not 0 <= number_of(self.ip) <= MOST_NUMBER:
+            raise ConfigError("ip", f"{self.ip} is no address of a job's node: these are {overlay_ip(0)} and on")
+        return found
+
+    @property
+    def node_identity(self) -> NodeIdentity | None:
+        """The private keys, as the file has them now."""
+        try:
+            return read_identity(self.identity) if self.identity else None
+        except ValueError as error:
+            raise ConfigError("identity", str(error)) from None
+
+    @property
+    def further_addresses(self) -> list[Address]:
+        """Those of `reachable_at`."""
+        found = [_endpoint("reachable_at", each) for each in self.reachable_at]
+        if found and not self.meet:
+            raise ConfigError("reachable_at", "it is for the nodes of a job, but meet is not set")
+        return found
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether frames are encrypted."""
+        return bool(self.key or self.identity or self.meet)
+
+    @property
+    def public_keys(self) -> dict[int, tuple[bytes, ...]]:
+        """The public keys of peers, the newest first."""
+        for key in ("peer_keys", "require_identity"):
+            if getattr(self, key) and not self.identity:
+                raise ConfigError(key, "identity is not set: a node has a key before it knows others by theirs")
+        keys = {}
+        for ip, texts in self.peer_keys.items():
+            given = texts.split(",") if isinstance(texts, str) else texts
+            keys[_ip("peer_keys", ip)] = _publics("peer_keys", given, f"{ip}: ")
+        return keys
+
+    @property
+    def revoked_keys(self) -> frozenset[bytes]:
+        return frozenset(key for text in self.revoked for key in _publics("revoked", [text]))
+
+    @property
+    def peer_addresses(self) -> dict[int, Address]:
         peers = {_ip("peers", ip): _endpoint("peers", endpoint, f"{ip}: ") for ip, endpoint in self.peers.items()}
         if self.address in peers:
             raise ConfigError("peers", f"{self.ip} is this node")
@@ -227,11 +309,18 @@ def _ip(key: str, text: str) -> int:
         raise ConfigError(key, f"{text!r} is not an IPv4 address") from None
 
 
-def _endpoint(key: str, text: str, prefix: str = "") -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:
-        raise ConfigError(key, f"{prefix}{text!r} is not HOST:PORT")
-    return host, int(port)
+def _publics(key: str, texts: list[str], prefix: str = "") -> tuple[bytes, ...]:
+    try:
+        return parse_publics(texts)
+    except ValueError as error:
+        raise ConfigError(key, f"{prefix}{error}") from None
+
+
+def _endpoint(key: str, text: str, prefix: str = "") -> Address:
+    try:
+        return underlay.parse(text)
+    except ValueError as error:
+        raise ConfigError(key, f"{prefix}{error}") from None
 
 
 def _bound_s(key: str, text: str, minimum_s: float) -> float | None:
@@ -285,8 +374,24 @@ def parser() -> argparse.ArgumentParser:
 def _add_nic_flags(flags: argparse.ArgumentParser) -> None:
     flags.add_argument("--ip", help="the node's address")
     flags.add_argument("--control", metavar="PATH", help="control socket")
-    flags.add_argument("--wire", metavar="HOST:PORT", help=f"UDP address for frames (0.0.0.0:{DEFAULT_PORT})")
+    flags.add_argument(
+        "--wire", metavar="HOST:PORT", help=f"UDP address for frames ([::]:{DEFAULT_PORT}, IPv6 and IPv4)"
+    )
     flags.add_argument("--key", metavar="FILE", help=f"encrypt all frames with the key in FILE; to make one: {HOW_TO}")
+    text = "file of this node's private key, by which peers know it; softnic key new FILE makes one"
+    flags.add_argument("--identity", metavar="FILE", help=text)
+    text = "public key of another node, or two while one is replaced; may be repeated"
+    flags.add_argument("--peer-key", action="append", type=_pair, metavar="IP=KEY[,KEY]", dest="peer_keys", help=text)
+    text = "public key that is used no more; may be repeated"
+    flags.add_argument("--revoked", action="append", metavar="KEY", help=text)
+    text = "exchange frames only with peers whose public keys are known"
+    flags.add_argument("--require-identity", action="store_const", const=True, help=text)
+    text = f"file with the token of a job, whose nodes become peers; without FILE the variable {TOKEN_VARIABLE} has it"
+    flags.add_argument("--meet", nargs="?", const="", metavar="FILE", help=text)
+    text = "further address at which nodes of the job reach this one, as of a forwarded port; may be repeated"
+    flags.add_argument("--reachable-at", action="append", metavar="HOST:PORT", help=text)
+    text = "relay between nodes of the job that do not reach each other"
+    flags.add_argument("--relay", action="store_const", const=True, help=text)
     flags.add_argument("--name", help="name that the commands show (the address)")
     flags.add_argument("--vni", type=int, help="VXLAN network identifier (1)")
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
@@ -321,9 +426,12 @@ def load(arguments: argparse.Namespace) -> Config:
         if (value := getattr(arguments, key)) is not None:
             table[key] = value
             from_file.discard(key)
+    if arguments.meet == "":
+        table["meet"] = os.environ[TOKEN_VARIABLE].strip()
     emulation = [(key, value) for key in EMULATION if (value := getattr(arguments, key)) is not None]
     tables = {
         "peers": arguments.peers,
+        "peer_keys": arguments.peer_keys,
         "hosts": arguments.hosts,
         "offloads": arguments.offloads,
         "emulation": emulation,
@@ -355,14 +463,20 @@ def _read(file: Path) -> dict[str, Any]:
     return table
 
 
-def _check_secrecy(arguments: argparse.Namespace, table: dict[str, Any]) -> None:
-    """Raises ConfigError where users other than the owner can read a key."""
+def _check_secrecy(arguments: argparse.Namespace, from_file: dict[str, Any]) -> None:
+    """Raises ConfigError where users other than the owner can read a key or a token."""
     if arguments.key is not None and is_key(arguments.key):
         raise ConfigError("key", "every user can read a command line: put the key into a file and pass that to --key")
-    if arguments.config is None or not is_key(str(table.get("key", ""))):
+    if arguments.meet == "" and not os.environ.get(TOKEN_VARIABLE, "").strip():
+        raise ConfigError("meet", f"{TOKEN_VARIABLE} is not set: set it to a token, or pass --meet FILE")
+    if arguments.meet is not None and is_token(arguments.meet):
+        text = "every user can read a command line: put the token into a file and pass that to --meet"
+        raise ConfigError("meet", text)
+    if arguments.config is None:
         return
-    if arguments.config.stat().st_mode & 0o077:
-        raise ConfigError(str(arguments.config), "key: other users may read this file: chmod 600 it")
+    for key, is_secret in (("key", is_key), ("meet", is_token)):
+        if is_secret(str(from_file.get(key, ""))) and arguments.config.stat().st_mode & 0o077:
+            raise ConfigError(str(arguments.config), f"{key}: other users may read this file: chmod 600 it")
 
 
 def _config(table: dict[str, Any]) -> Config:
@@ -387,7 +501,7 @@ def _converted(key: str, kind: Any, value: object) -> Any:
 
 
 _FIELDS = {field.name: field for field in msgspec.structs.fields(Config)}
-_TABLES = frozenset({"peers", "hosts", "offloads", "emulation"})
+_TABLES = frozenset({"peers", "peer_keys", "hosts", "offloads", "emulation"})
 _OLD_KEYS = {"patience": "peer_timeout"}
 """Keys that were renamed: the old name is accepted for one release."""
 _EXAMPLE_VALUES = {"rate": "1gbit", "delay": "50us", "jitter": "50us", "limit": "1mb"}

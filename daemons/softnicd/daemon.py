@@ -55,9 +55,10 @@ class Daemon(Pump):
         self.first = self.queues.first
         handlers = StreamHandlers(self.queues, self.regions, lambda client: self.server.pid_of(client))
         report = CollectivesReport(config, self.queues)
-        by_request = {**handlers.by_request, QueryCollectives: report.answer}
+        own = {**self.memberships.by_request, QueryCollectives: report.answer}
+        by_request = {**handlers.by_request, **self.keys.by_request, **own}
         answers = ControlHandlers(self, by_request, identity_of=self.queues.identity)
-        self._serve(answers, self.regions.leave, loop)
+        self._serve(answers, self._disconnected, loop)
         self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
         for queue in self.queues:
             queue.turn.serve(queue.streams, self.event_log, partial(self._watchdog.check_own_stall, queue))
@@ -75,6 +76,14 @@ class Daemon(Pump):
         return NicQueue(number, shared, self._links[number], epoll, rng)
 
     # What the control plane asks for
+
+    def _disconnected(self, client: object) -> None:
+        self.regions.leave(client)
+        self.memberships.leave(client)
+
+    def _end_connections(self, queue: int, ip: int, text: str) -> None:
+        self.queues[queue].host.end_connections(ip, text, self.now())
+        self.wake()
 
     def _held(self, queue: int) -> AbstractContextManager[None]:
         return self.queues[queue].held()

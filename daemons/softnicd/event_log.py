@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from softnic.ipc.control import NicEvent
 from softnic.packet import ipv4
-from softnic.tcp.liveness import PeerFound, PeerLost
+from softnic.tcp.liveness import PeerFound, PeerLost, relayed
 from softnic.terminal import printable
 
 MAX_EVENTS = 100
@@ -117,7 +117,7 @@ class EventLog:
             self.record_limited("peers that answer again", f"{name} answers again", logging.INFO)
             return
         self.counters.peers_lost += 1
-        silent = f"it has not answered for {event.silent_s:.1f} s"
+        silent = f"it has not answered for {event.silent_s:.1f} s{relayed(event.relay)}"
         self.record_limited("peers lost", f"{name} is lost: {silent}, connections ended: {event.connections}")
 
     def exhausted(self, text: str, topic: str = "") -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import errno
 import ipaddress
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import msgspec
 
+from softnic import underlay
 from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
+from softnic.link.reach.candidates import Candidate
+from softnic.underlay import Address
 from softnicd.event_log import EventLog
 from softnicd.inherited import Identity, proves
 
@@ -47,7 +50,9 @@ class ControlledNic(Protocol):
     def capture(self, queue: int) -> AbstractContextManager[CaptureHook]:
         """The captures of a queue, which stands still. Raises OSError (EINVAL)."""
 
-    def add_peer(self, ip: int, address: tuple[str, int]) -> None: ...
+    def add_peer(
+        self, ip: int, address: Address | None, keys: Sequence[str], candidates: Sequence[Candidate]
+    ) -> None: ...
 
     def names(self) -> Mapping[str, str]:
         """The addresses of nodes by name."""
@@ -128,8 +133,11 @@ class ControlHandlers:
         return control.Done()
 
     def _add_peer(self, request: control.AddPeer, _fd: int | None, _client: object) -> control.Done:
-        host = str(ipaddress.IPv4Address(address_of(request.host)))
-        self._nic.add_peer(address_of(request.ip), (host, checked_port(request.port)))
+        candidates = [
+            Candidate(_endpoint(each.host, each.port), each.preference, each.relayed) for each in request.candidates
+        ]
+        address = None if candidates and not request.host else _endpoint(request.host, request.port)
+        self._nic.add_peer(address_of(request.ip), address, request.keys, candidates)
         return control.Done()
 
     def _resolve(self, request: control.Resolve, _fd: int | None, _client: object) -> control.Resolved:
@@ -149,6 +157,13 @@ def address_of(text: str) -> int:
         return int(ipaddress.IPv4Address(text))
     except ValueError:
         raise OSError(errno.EINVAL, f"{text!r} is not an IPv4 address") from None
+
+
+def _endpoint(host: str, port: int) -> Address:
+    """A UDP address. Raises OSError (EINVAL)."""
+    if not underlay.is_address(host):
+        raise OSError(errno.EINVAL, f"{host!r} is not an IP address")
+    return underlay.numeric(host), checked_port(port)
 
 
 def checked_port(number: int) -> int:

@@ -39,6 +39,9 @@ class LaneEngine(Protocol):
     def stage(self, part: StagedPart) -> None:
         """Note that a part of a contribution is there."""
 
+    def start_rank(self, rank: int, now: float) -> None:
+        """Exchange blocks with a rank that was added."""
+
     def fail(self, rank: int, text: str) -> None: ...
 
     def end(self) -> None:
@@ -48,7 +51,7 @@ class LaneEngine(Protocol):
 class CutCollective:
     """A collective whose parts are in progress."""
 
-    __slots__ = ("left", "number", "request", "staged")
+    __slots__ = ("left", "number", "rate", "request", "staged")
 
     def __init__(self, request: WorkRequest, number: int, parts: int) -> None:
         self.request = request
@@ -56,6 +59,8 @@ class CutCollective:
         """On the further lanes."""
         self.left = parts
         """Parts that are not complete."""
+        self.rate = 0.0
+        """Of those that are: the sum of the lanes' rates."""
         self.staged: dict[tuple[int, int], int] = {}
         """Bytes of the contribution that are there, by lane and block."""
 
@@ -81,6 +86,16 @@ class Lanes:
         """To be reported when no lane is left."""
         self._has_failed = False
         self._when_ended: Callable[[], object] | None = None
+
+    @property
+    def engines(self) -> Sequence[LaneEngine]:
+        """Those of the further lanes."""
+        return [engine for engine, _ in self._others]
+
+    def start_rank(self, rank: int, now: float) -> None:
+        """Exchange blocks with a rank that was added to all lanes."""
+        for engine, post in self._others:
+            post(partial(engine.start_rank, rank, now))
 
     # Requests
 
@@ -137,8 +152,8 @@ class Lanes:
             reply = replies.popleft()
             if isinstance(reply, WorkFailed):
                 self._fail(reply)
-            elif self._completes(self._cut.get(reply.number)):
-                ready.append(reply)
+            elif (done := self._completed(self._cut.get(reply.number), reply)) is not None:
+                ready.append(done)
         if self._failure is not None and not self._live:
             ready.append(self._failure)
             self._failure = None
@@ -152,21 +167,22 @@ class Lanes:
             engine, post = self._others[lane - 1]
             post(partial(engine.fail, why.rank, why.text))
 
-    def _completes(self, cut: CutCollective | None) -> bool:
-        """Count a part as complete. Return whether it was the last, or the whole."""
+    def _completed(self, cut: CutCollective | None, part: WorkCompletion) -> WorkCompletion | None:
+        """Count a part as complete. Return the completion of all, if it was the last, or the whole."""
         if cut is None:
-            return True
+            return part
         cut.left -= 1
+        cut.rate += part.rate
         if cut.left:
-            return False
+            return None
         del self._cut[cut.request.number], self._by_number[cut.number]
-        return True
+        return WorkCompletion(cut.request.number, cut.rate)
 
     def on_reply(self, lane: int, reply: Reply) -> Reply:
         """Take what a further lane reports. Return the completion of a collective, or why the communicator fails."""
         if isinstance(reply, WorkCompletion):
             cut = self._by_number.get(reply.number)
-            return WorkCompletion(cut.request.number) if cut is not None and self._completes(cut) else None
+            return None if cut is None else self._completed(cut, reply)
         self._live.discard(lane)
         if reply is None:
             self._open.discard(lane)

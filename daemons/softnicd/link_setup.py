@@ -15,11 +15,13 @@ from softnic.ipc import control
 from softnic.link.emulation import EmulatedLink, SharedBottleneck
 from softnic.link.rate_limited_log import Log
 from softnic.link.secure.channel import EncryptionSettings
+from softnic.link.secure.key_ring import KeyRing
 from softnic.link.secure.session import ONLY_QUEUE, QueuePlace
-from softnic.link.sockets import Address, steer
+from softnic.link.sockets import steer
 from softnic.link.udp import VxlanLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
+from softnic.underlay import Address
 from softnicd.config import Config
 
 DRAIN_S = 0.3
@@ -37,16 +39,27 @@ class Drainable(Protocol):
 def open_wire(config: Config, log: Log, address: Address | None = None, place: QueuePlace = ONLY_QUEUE) -> VxlanLink:
     """Opens the UDP socket to the peers, at `address` to share it with other queues. `log` takes its lines for the
     event log. Raises OSError."""
-    key = config.network_key
     return VxlanLink(
         address or config.wire_address,
         {mac_of(ip): address for ip, address in config.peer_addresses.items()},
         vni=config.vni,
         mtu=config.mtu,
-        encryption=None if key is None else EncryptionSettings(key, mac_of(config.address), place=place),
+        encryption=_encryption(config, place) if config.is_sealed else None,
         shared=address is not None,
         log=log,
     )
+
+
+def _encryption(config: Config, place: QueuePlace) -> EncryptionSettings:
+    key = config.network_key or b""
+    ring = KeyRing(
+        key,
+        config.node_identity,
+        peer_keys={mac_of(ip): keys for ip, keys in config.public_keys.items()},
+        revoked=config.revoked_keys,
+        require_identity=config.require_identity,
+    )
+    return EncryptionSettings(key, mac_of(config.address), place=place, ring=ring)
 
 
 def open_wires(config: Config, log: Log) -> list[VxlanLink]:
@@ -66,7 +79,7 @@ def open_wires(config: Config, log: Log) -> list[VxlanLink]:
     try:
         places = (QueuePlace(number, config.queue_count) for number in range(config.queue_count))
         wires.extend(open_wire(config, log, address, place) for place in places)
-        steer(wires[0].fileno(), len(wires), sealed=bool(config.key))
+        steer(wires[0].fileno(), len(wires), sealed=config.is_sealed)
     except OSError as error:
         for wire in wires:
             wire.close()

@@ -11,13 +11,14 @@ too many connections, one that waits for its next request, or that has had the m
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from softnic import underlay
 from softnic.ipc.control import NicStats
-from softnic.link.sockets import bind_reason
+from softnic.link.sockets import bind_reason, own_address
+from softnic.underlay import Address
 from softnicd.event_log import EventLog
 from softnicd.metrics import OPENMETRICS
 
@@ -67,17 +68,18 @@ class MetricsServer:
         """When the next reply may be made."""
         self._timer: asyncio.TimerHandle | None = None
 
-    async def open(self, address: tuple[str, int]) -> tuple[str, int]:
+    async def open(self, address: Address) -> Address:
         """Listens at an address; port 0: any. Returns the address."""
-        host, port = address
         try:
+            host, port = own_address(address)
+            family = underlay.family(host)
             self._server = await self.loop.create_server(
-                lambda: MetricsConnection(self), host, port, family=socket.AF_INET, backlog=MAX_CONNECTIONS
+                lambda: MetricsConnection(self), host, port, family=family, backlog=MAX_CONNECTIONS
             )
         except OSError as error:
-            raise OSError(error.errno, f"cannot serve metrics at {host}:{port}: {bind_reason(error)}") from error
-        own: tuple[str, int] = self._server.sockets[0].getsockname()
-        return own
+            text = f"cannot serve metrics at {underlay.text(address)}: {bind_reason(error)}"
+            raise OSError(error.errno, text) from error
+        return underlay.of_socket(self._server.sockets[0].getsockname())
 
     def close(self) -> None:
         if self._server is not None:

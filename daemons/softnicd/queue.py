@@ -21,10 +21,12 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from softnic import underlay
 from softnic._native import lib
 from softnic.ipc.snapshot import QueueTotals
 from softnic.nic.nic import NicOptions
 from softnic.nic.node import Node
+from softnic.packet.ethernet import mac_of
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.host import Host
 from softnicd.config import Config
@@ -76,6 +78,7 @@ class NicQueue:
             make_turn=partial(
                 NicTurn, wire=link.wire, emulated=link.emulated, epoll=epoll.fileno(), poll_s=config.poll_s
             ),
+            relay_of=self._relay_of,
             **shared.options(),
         )
         assert isinstance(self.node.turn, NicTurn)
@@ -116,6 +119,11 @@ class NicQueue:
             self.link.wire.lead([(queue.link.wire, queue.post) for queue in others], inboxes)
         else:
             self.link.wire.follow(first.link.wire, first.post, inboxes)
+
+    def _relay_of(self, ip: int) -> str:
+        """Return HOST:PORT of the relay by which a node is reached; empty: it is reached directly."""
+        way = self.link.wire.reached.get(mac_of(ip))
+        return "" if way is None or not way.relayed else underlay.text(way.address)
 
     def counters(self) -> dict[str, int]:
         """Return all counters of node, link and collectives, by name."""

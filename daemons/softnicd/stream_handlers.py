@@ -83,6 +83,8 @@ class StreamHandlers:
             control.Register: self._register,
             control.Unregister: self._unregister,
             control.Join: self._join,
+            control.ConnectRank: self._connect_rank,
+            control.StartRank: self._start_rank,
         }
 
     # -- opening -----------------------------------------------------------------------------------------------------
@@ -260,8 +262,9 @@ class StreamHandlers:
         numbers = [number for side in given for number in side if number]
         if len(sides) == 3 or len(set(map(len, given))) > 1 or len(set(numbers)) != len(numbers):
             raise OSError(errno.EINVAL, "a communicator has two streams to each rank, or four")
+        connected = list(map(bool, sides[0]))
         for side in chain.from_iterable(request.lanes):
-            if [rank for rank, number in enumerate(side) if not number] != [request.rank] or len(side) != len(sides[0]):
+            if list(map(bool, side)) != connected:
                 raise OSError(errno.EINVAL, "a further lane has two streams to each rank")
         with ExitStack() as stack:
             streams, found = stack.enter_context(self._queues.held_with_all(numbers))
@@ -271,6 +274,31 @@ class StreamHandlers:
                 raise OSError(errno.EINVAL, "the lanes of a communicator are on one queue each")
             try:
                 streams.join(fd, request.rank, own[: len(sides)], own[len(sides)] if request.process else (), lanes)
+            except ValueError as error:
+                raise OSError(errno.EINVAL, str(error)) from None
+        return control.Done()
+
+    def _connect_rank(self, request: control.ConnectRank, _fd: int | None, _client: object) -> control.Done:
+        numbers = [request.beside, *request.streams, *filter(None, (request.process,))]
+        if len(set(numbers)) != len(numbers):
+            raise OSError(errno.EINVAL, "a stream is named twice")
+        with ExitStack() as stack:
+            streams, found = stack.enter_context(self._queues.held_with_all(numbers))
+            lanes = [
+                (pump, [s for (s,) in theirs if s])
+                for pump, theirs in (self._lane(stack, ([words], [data])) for words, data in request.lanes)
+            ]
+            own = [found[number] for number in request.streams]
+            try:
+                streams.connect_rank(found[request.beside], request.rank, own, found.get(request.process), lanes)
+            except ValueError as error:
+                raise OSError(errno.EINVAL, str(error)) from None
+        return control.Done()
+
+    def _start_rank(self, request: control.StartRank, _fd: int | None, _client: object) -> control.Done:
+        with self._queues.held_with_all([request.stream]) as (streams, found):
+            try:
+                streams.start_rank(found[request.stream])
             except ValueError as error:
                 raise OSError(errno.EINVAL, str(error)) from None
         return control.Done()

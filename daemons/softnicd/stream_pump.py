@@ -374,9 +374,7 @@ class StreamPump:
 
         Raises OSError and ValueError.
         """
-        for stream in chain.from_iterable([*streams, *chain.from_iterable(theirs for _, theirs in lanes)]):
-            if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
-                raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
+        _check_idle(chain.from_iterable([*streams, *chain.from_iterable(theirs for _, theirs in lanes)]))
         communicator = self.offloaded.join(fd, rank, streams, self.now(), process)
         others: list[tuple[LaneEngine, Post]] = []
         for number, (pump, theirs) in enumerate(lanes, 1):
@@ -385,6 +383,38 @@ class StreamPump:
         if others:
             self.offloaded.add_lanes(communicator, others)
 
+    def connect_rank(
+        self,
+        beside: Stream,
+        rank: int,
+        streams: Sequence[Stream],
+        process: Stream | None,
+        lanes: Sequence[tuple[StreamPump, Sequence[Stream]]],
+    ) -> None:
+        """Hands a communicator the streams to one more rank, and those of further lanes, whose queues stand still
+        (control.ConnectRank). Raises OSError and ValueError."""
+        engines = self.offloaded.lanes_beside(beside)
+        if len(engines) != len(lanes):
+            raise ValueError(f"the communicator has {len(engines)} further lanes")
+        _check_idle(chain(streams, *(theirs for _, theirs in lanes)))
+        self.offloaded.add_rank(beside, rank, streams, process, self.now())
+        for engine, (pump, theirs) in zip(engines, lanes, strict=True):
+            pump.offloaded.add_rank_to_lane(engine, rank, theirs)
+
+    def start_rank(self, stream: Stream) -> None:
+        """Begins the exchange with the rank of a stream (control.StartRank). Raises ValueError."""
+        self.offloaded.start_rank(stream, self.now())
+
     def _post_lane_reply(self, communicator: OffloadedCommunicator, lane: int, reply: Reply) -> None:
         """Have this queue, whose communicator it is, learn what a further lane reports."""
         self.post(partial(self.offloaded.on_lane_reply, communicator, lane, reply))
+
+
+def _check_idle(streams: Iterable[Stream | None]) -> None:
+    """Raises OSError where a stream carries no bytes, or some for its process that this has not read: EINVAL; where
+    the other end has ended it: ENOTCONN."""
+    for stream in filter(None, streams):
+        if stream.carries_bytes and not stream.input_open:
+            raise OSError(errno.ENOTCONN, f"stream {stream.number} has been ended by the other side")
+        if not stream.carries_bytes or stream.unread():
+            raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")

@@ -262,6 +262,7 @@ class StreamTable:
             sent_codecs=self._sent_codecs(connection),
             notsent=tcp.notsent + unread,
             queue=self.queue,
+            min_rtt=tcp.min_rtt,
         )
 
     def _codec(self, stream: Stream) -> str:

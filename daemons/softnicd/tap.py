@@ -83,7 +83,7 @@ class TapNicDaemon(Pump):
         assert isinstance(self.node.turn, KernelTurn)
         self._turn = self.node.turn
         refusal = f"this NIC serves a kernel: use the kernel's sockets, on its device {config.tap}"
-        self._serve(ControlHandlers(self, {}, refusal), lambda _client: None, loop)
+        self._serve(ControlHandlers(self, self.keys.by_request, refusal), lambda _client: None, loop)
         self._wire.readable = False
         epoll.register(self._wire, select.EPOLLIN)
         # Edge-triggered, because packets wait in the device while the wire is full.

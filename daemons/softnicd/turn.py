@@ -69,6 +69,8 @@ class NicTurn(WireTurn, Turn):
 
     def settle(self) -> None:
         super().settle()
+        for mac, now in self._wire.take_moved():
+            self._host.tcp.retry(mac, now)
         self.c.attention = self.c.attention or bool(self._host.events)
 
     # What C asks for

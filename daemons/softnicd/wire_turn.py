@@ -8,7 +8,6 @@ import time
 from typing import Any
 
 from softnic._native import ffi, lib
-from softnic.link.base import UdpPath
 from softnic.link.emulation import EmulatedLink
 from softnic.link.udp import VxlanLink
 from softnic.nic.link_turn import NEVER, LinkTurn
@@ -59,7 +58,7 @@ class WireTurn(LinkTurn):
         turn.link_at = min((at for at in times if at is not None), default=NEVER)
         peers, keys = wire.sorted_peers()
         if keys is not self._keys:
-            self._keys, self._macs = keys, ffi.new("uint64_t[]", [int.from_bytes(peer.mac) for peer in peers])
+            self._keys, self._macs = keys, ffi.new("uint64_t[]", wire.sender_macs())
             turn.peers, turn.peer_macs, turn.peer_count = keys, self._macs, len(peers)
 
     def _path_epoch(self) -> int:
@@ -163,18 +162,17 @@ class WireTurn(LinkTurn):
         path = self._wire.path_to(state.destination.to_bytes(6))
         if path is None:
             return False
-        _, state.peer_address, state.peer_port, _, state.gso = path
-        self._note_path(state.destination, path)
+        state.peer, state.gso = path
+        self._note_path(state.destination, *path)
         return True
 
-    def _note_path(self, destination: int, path: UdpPath) -> None:
+    def _note_path(self, destination: int, peer: int, gso: bool) -> None:
         """Tell the emulated link's C where frames to a MAC address go."""
         turn = self.c
         known = any(turn.paths[index].destination == destination for index in range(turn.path_count))
         if not known and turn.path_count < lib.SN_TURN_PATHS:
             new = turn.paths[turn.path_count]
-            new.destination = destination
-            _, new.address, new.port, _, new.gso = path
+            new.destination, new.peer, new.gso = destination, peer, gso
             turn.path_count += 1
 
     # Counting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from softnic.collectives.messages import MISMATCHED
+from softnic.collectives.schedule.paths import PathReport
 from softnic.comm import debug_info, messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import MeshBuilder
@@ -19,7 +21,8 @@ from softnic.comm.matching import Matcher
 from softnic.comm.message_engine import MessageEngine
 from softnic.comm.nic_memory import NicMemory
 from softnic.comm.offload_queue import Failure, OffloadQueue, QueueOwner
-from softnic.comm.peer import Mesh
+from softnic.comm.paths import CommPaths
+from softnic.comm.peer import Connections, Mesh, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import Scratch
 from softnic.comm.transport import Transport
@@ -50,9 +53,15 @@ class Traffic:
 def _saved(stream: StreamInfo) -> float:
     """Return by how many bytes compression has shortened what a stream's peer has acknowledged.
 
-    The NIC counts compressed bytes as it sends them: those on their way and those sent again, too.
+    The NIC counts compressed bytes as it sends them: those on their way, too.
     """
     return min(stream.bytes_sent, stream.offload_original_bytes) * (1 - 1 / stream.ratio)
+
+
+class Connecting:
+    """Connections in the making, as what a MessageEngine attends to."""
+
+    call = "Connect"
 
 
 class CommConnections:
@@ -65,13 +74,15 @@ class CommConnections:
         listener: socket.socket | None,
         presence: Presence | None = None,
     ) -> None:
-        mesh: Mesh = {}
+        self._mesh: Mesh = {}
+        """The connections by rank, to those that are connected."""
+        self._later: set[int] = set()
+        """Ranks that were connected after the start."""
+        self._launch = launch
+        self.progress = Progress(launch.rank, launch.size)
         if launch.size > 1:
             transport = transport or Transport()
-            mesh = MeshBuilder(launch, transport, listener, presence).run()
-        self._mesh = mesh
-        self._launch = launch
-        self.progress = Progress(launch.rank, mesh, transport)
+            self._connect(MeshBuilder(launch, transport, listener, presence))
         self.matcher = Matcher(self.progress)
         self.transport = transport
         self.queue: OffloadQueue | None = None
@@ -82,6 +93,18 @@ class CommConnections:
         self.scratch = Scratch()
         self._default_codec = "raw"
         self.engine = MessageEngine(self.progress, self.matcher, self._no_call)
+        self.paths = CommPaths(launch.rank, self.progress, self._measured_paths)
+        self._connecting = Connecting()
+
+    def _connect(self, mesh: MeshBuilder) -> None:
+        """Connect with the ranks of the start. Raises OSError and CommError."""
+        self._mesh = mesh.run()
+        for rank, connections in self._mesh.items():
+            self.progress.connect(rank, connections[messages.CONTROL])
+        if not mesh.is_complete:
+            self.progress.connect_later(mesh)
+            self.progress.on_connected = self._on_connected
+            self.progress.on_joined = self._on_joined
 
     def attend(self, lock: threading.RLock, call: Callable[[str], AbstractContextManager[Any]]) -> None:
         """Use the lock of the communicator, and the context of its calls."""
@@ -114,7 +137,8 @@ class CommConnections:
         self._default_codec = self.transport.default_codec(next(iter(by_kind[messages.TAGGED].values())))
         control = {rank: links[messages.CONTROL] for rank, links in self._mesh.items()}
         lanes = self._further_lanes()
-        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds], control, lanes)
+        place = self.progress.rank, self._launch.size
+        nic = self.transport.join(place, [by_kind[kind] for kind in kinds], control, lanes)
         leases = [connection for connections in by_kind.values() for connection in connections.values()]
         leases += [connection for lane in lanes for side in lane for connection in side.values()]
         self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat, leases, owner)
@@ -124,8 +148,50 @@ class CommConnections:
         self.progress.heartbeat = nic.heartbeat
         for peer in self.progress.peers.values():
             peer.channels = tuple(ZeroCopyChannel(peer.rank, self.queue, self.memory) for _ in range(2))
+        first = list(self.progress.connected.values())
+        for peer in first:
             self.progress.post(peer, messages.Joined())
-        self.progress.run(self._all_joined)
+        self.progress.run(lambda: self._have_joined(first))
+        self.progress.on_wanting = self._on_wanting  # not before: the lock is held as long as this rank joins
+        self._on_wanting(self.progress.is_wanting)
+
+    # Ranks that are connected after the start
+
+    def _on_connected(self, peer: Peer, connections: Connections) -> None:
+        """Hand the NIC the connections to one more rank, and tell that rank. Raises OSError."""
+        transport, queue = self.transport, self.queue
+        assert transport is not None
+        assert queue is not None
+        transport.keep_alive(connections[messages.ENGINE_CONTROL])
+        try:
+            transport.connect_rank(self._beside, peer.rank, connections)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
+            for connection in connections[1:]:  # the rank has left: there is no more than its last frames
+                connection.close()
+            return
+        self._mesh[peer.rank] = connections
+        self._later.add(peer.rank)
+        queue.lease(connection for channel, connection in enumerate(connections) if channel != messages.CONTROL)
+        peer.outbox.post_first(messages.pack(messages.Joined()))
+
+    @property
+    def _beside(self) -> socket.socket:
+        """A connection that the NIC has."""
+        return next(iter(self._mesh.values()))[messages.ENGINE_CONTROL]
+
+    def _on_joined(self, peer: Peer) -> None:
+        """Begin the exchange with a rank whose NIC has its connections. Raises OSError."""
+        if self.transport is not None and peer.rank in self._later:
+            self.transport.start_rank(self._mesh[peer.rank][messages.ENGINE_CONTROL])
+
+    def _on_wanting(self, is_wanting: bool) -> None:
+        """Attend to connections in the making, whatever a thread waits for."""
+        if is_wanting:
+            self.engine.enter(self._connecting)
+        else:
+            self.engine.leave(self._connecting)
 
     def _further_lanes(self) -> list[tuple[dict[int, socket.socket], dict[int, socket.socket]]]:
         """Return the connections of each further lane by rank, as ENGINE_CONTROL and as DATA."""
@@ -138,11 +204,21 @@ class CommConnections:
             for first in range(messages.CHANNELS, channels, messages.LANE_CHANNELS)
         ]
 
-    def _all_joined(self) -> bool:
-        for peer in self.progress.peers.values():
+    def _measured_paths(self) -> PathReport:
+        """Return what this rank's NIC has measured so far. Raises OSError."""
+        transport, queue = self.transport, self.queue
+        assert transport is not None
+        assert queue is not None
+        rtts = [0.0] * self._launch.size
+        for rank, links in self._mesh.items():
+            rtts[rank] = transport.min_rtt(links[messages.DATA])
+        return PathReport(queue.rate, tuple(rtts))
+
+    def _have_joined(self, peers: Sequence[Peer]) -> bool:
+        for peer in peers:
             if peer.absent and not peer.joined:
                 raise self.progress.missing(peer, "taking part")
-        return all(peer.joined for peer in self.progress.peers.values())
+        return all(peer.joined for peer in peers)
 
     def traffic(self) -> Traffic:
         """Return what was sent on the connections that carry elements, as the NIC knows. Raises OSError."""
@@ -166,14 +242,15 @@ class CommConnections:
 
     def hang_up(self, why: Failure) -> None:
         """Send nothing more, and have the NIC execute nothing more."""
-        self.progress.hang_up(why.text)
+        reaches_all = len(self._mesh) == self._launch.size - 1
+        self.progress.hang_up(why)
         if self.queue is not None:
-            self.queue.close(why)
+            self.queue.close(why, for_all=not reaches_all)
 
-    def close(self, why: Failure) -> None:
-        """Close all connections."""
+    def close(self, why: Failure, told: str = "") -> None:
+        """Close all connections. `told`: the reason that other ranks get if calls are not complete."""
         if self.queue is not None:
-            self.queue.close(why)
+            self.queue.close(why, told=told)
         self.progress.close(why.text)
         heartbeat, self.progress.heartbeat = self.progress.heartbeat, None
         if heartbeat is not None:

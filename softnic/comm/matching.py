@@ -32,6 +32,8 @@ from softnic.ipc import regions
 
 HELD_BYTES = 64 << 20
 """Of one rank's messages, at first; the limit doubles when this rank waits for something behind them."""
+ANY_S = 2.0
+"""How long a message of any rank is waited for from those that are connected alone."""
 INLINE_BYTES = messages.MAX_INLINE
 REGISTERED_BYTES = 128 << 10
 """Longest inline message out of registered memory. It needs no work request: longer ones cost less copying, and shorter
@@ -53,6 +55,8 @@ class Matcher(SourceNumbers):
         """Number of the last synchronous message."""
         self._untaken: dict[int, SendOp] = {}
         """Synchronous messages that no receive has taken, by number."""
+        self._any_since: float | None = None
+        """When a message of any rank was first waited for."""
         ranks = [*progress.peers, progress.rank]
         self._waiting: dict[int, deque[Arrival]] = {rank: deque() for rank in ranks}
         self._held = dict.fromkeys(ranks, 0)
@@ -169,6 +173,7 @@ class Matcher(SourceNumbers):
             transfer = peer.outbox.send(announce, data, given)
         else:
             transfer = peer.outbox.request(announce, data, given)
+        self._progress.want(peer)
         if not transfer.is_complete:
             self._progress.advance_channels()
         return transfer
@@ -206,12 +211,18 @@ class Matcher(SourceNumbers):
         message = message or self.take(receive)
         if message is None:
             self._receives.append(receive)
+            self._want_source(receive)
             return
         receive.message = message
         self._report_taken(message)
         if message.held is None:
             message.transfer.data = receive.memory(message)
             self._progress.advance_channels()
+
+    def _want_source(self, receive: PendingRecv) -> None:
+        """Begin to connect with a rank that a message is expected from."""
+        if receive.source in self._progress.peers:
+            self._progress.want(self._progress.peers[receive.source])
 
     def find(self, receive: PendingRecv) -> Arrival | None:
         """Return the first waiting message that matches."""
@@ -239,6 +250,7 @@ class Matcher(SourceNumbers):
 
     def is_waiting(self, receive: PendingRecv) -> bool:
         """Return whether a message waits that matches. Raises CommError if none can arrive any more."""
+        self._want_source(receive)
         return self.find(receive) is not None or self.arrived(receive) or self._may_arrive(receive)
 
     def give_up(self, receive: PendingRecv) -> bool:
@@ -296,12 +308,21 @@ class Matcher(SourceNumbers):
             if other_threads():
                 return False
             raise ArgumentError("this rank has sent itself no such message")
+        if receive.source == ANY:
+            self._want_all()
         sources = self._progress.peers if receive.source == ANY else (receive.source,)
         reasons = [self._why_silent(source) for source in sources]
         if all(reasons):
             rank = receive.source if len(reasons) == 1 else None
             raise CommError("; ".join(reasons), rank=rank)
         return False
+
+    def _want_all(self) -> None:
+        """Begin to connect with all ranks where a message of any was waited for in vain: they may all have left."""
+        now = time.monotonic()
+        self._any_since = now if self._any_since is None else self._any_since
+        if now - self._any_since >= ANY_S:
+            self._progress.want_ranks(self._progress.peers)
 
     def _why_silent(self, source: int) -> str:
         """Return why no further message can arrive from a rank; empty if one can."""
@@ -335,7 +356,7 @@ class Matcher(SourceNumbers):
             nonlocal notified
             if request.settled:
                 return request.failure is None
-            for peer in self._progress.peers.values():
+            for peer in self._progress.connected.values():
                 self._unblock(peer)
             if not (notified or silent) and time.monotonic() - began >= HEARTBEAT_INTERVAL_S:
                 notified = True
@@ -347,7 +368,7 @@ class Matcher(SourceNumbers):
             self._post_all(messages.Waiting(0, call))
 
     def _post_all(self, frame: messages.Waiting) -> None:
-        for peer in self._progress.peers.values():
+        for peer in list(self._progress.connected.values()):
             self._progress.post(peer, frame)
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import msgspec
 
 from softnic.collectives import framing
 from softnic.ipc.control import MOST_QUEUES
 
-VERSION = 6
+VERSION = 9
 """Version of these frames; ranks with different versions refuse each other."""
 INLINE_MARK = 0xC1
 TYPES = (
@@ -41,6 +42,8 @@ CHANNELS = 5
 LANE_CHANNELS = 2
 """Those on each further lane: as ENGINE_CONTROL, and as DATA."""
 MOST_CHANNELS = CHANNELS + LANE_CHANNELS * (MOST_QUEUES - 1)
+CALL = MOST_CHANNELS
+"""In a Hello, for a connection that only asks a higher rank to connect."""
 
 
 def lane_of(channel: int) -> int:
@@ -61,6 +64,8 @@ class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
     """That the sender has the secret of the job, if there is one."""
     queues: int = 1
     """Of the sender's NIC."""
+    epoch: str = ""
+    """The start of the job that the sender belongs to, if its ranks met by a store."""
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=1, array_like=True):
@@ -121,7 +126,28 @@ class Taken(msgspec.Struct, frozen=True, tag=7, array_like=True):
     number: int
 
 
-Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit | Taken
+class Paths(msgspec.Struct, frozen=True, tag=8, array_like=True):
+    """What the sender's NIC has measured (softnic/comm/paths.py)."""
+
+    number: int
+    """Of the large all-reduce that it is sent with."""
+    rate: Annotated[float, msgspec.Meta(ge=0.0, lt=1e15)]
+    """Of its link, in wire bytes per second; 0: not measured."""
+    rtts: list[Annotated[float, msgspec.Meta(ge=0.0, lt=1e6)]]
+    """Least round trip to each rank, in seconds."""
+    wanted: bool = True
+    """Schedules are to be made for these."""
+
+
+class Gathered(msgspec.Struct, frozen=True, tag=9, array_like=True):
+    """The first frame after Hello where not all ranks connect at the start: to the rank above in the tree when all
+    below have sent theirs, then from there to those below."""
+
+    queues: int
+    """The fewest that a NIC has: of ranks below, then of all."""
+
+
+Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit | Taken | Paths | Gathered
 
 _decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 

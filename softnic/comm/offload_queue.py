@@ -25,6 +25,7 @@ from softnic.comm.waiting import Waiter
 from softnic.ipc import work_queue
 from softnic.ipc.work_queue import (
     CancelRequest,
+    LeaveRequest,
     RecvRequest,
     SendRequest,
     StagedPart,
@@ -33,7 +34,11 @@ from softnic.ipc.work_queue import (
     WorkRequest,
 )
 
+ENDED = "the communicator is no more: "
+"""Begins what requests of a communicator fail for that has ended."""
 _READ_BYTES = 1 << 16
+_KEPT = 0.95
+"""Of a rate, with each call that measures a lower one: a short call measures too little, a link may become slower."""
 _CLOSE_TIMEOUT_S = 0.5
 """How long `close` waits for the NIC to release the memory of this process."""
 
@@ -142,6 +147,8 @@ class OffloadQueue:
         self.failure: Failure | None = None
         self.posted = 0
         """Collectives posted so far."""
+        self.rate = 0.0
+        """Of this rank's link, as the NIC has last measured it, in wire bytes per second; 0: not yet."""
         self._connection = connection
         self._heartbeat = heartbeat
         self._leases = list(leases)
@@ -239,23 +246,31 @@ class OffloadQueue:
             except OSError as error:
                 self._on_nic_lost(error)
 
-    def close(self, failure: Failure) -> None:
+    def lease(self, connections: Iterable[socket.socket]) -> None:
+        """Close these sockets of the NIC's streams, too, with the queue."""
+        self._leases += connections
+
+    def close(self, failure: Failure, *, told: str = "", for_all: bool = False) -> None:
         """End the queue: unsettled requests fail. Returns when the NIC has released all memory, or does not answer.
 
-        A forked process only closes its file descriptors.
+        A forked process only closes its file descriptors. The NIC tells other ranks `told`, or else of the failure, if
+        requests are unsettled; `for_all`: in any case.
         """
         if os.getpid() == self._process:
             with self._lock:
-                self._end(failure)
+                self._end(failure, told or failure.text.removeprefix(ENDED), for_all)
         for connection in (self._connection, *self._leases):
             connection.close()
         self.waiter.close()
 
-    def _end(self, failure: Failure) -> None:
+    def _end(self, failure: Failure, told: str, for_all: bool) -> None:
         pending = self.pending
-        if pending is not None:
+        if pending is not None or for_all:
+            number = 0 if pending is None else pending.number
             with suppress(OSError):
-                self._connection.send(work_queue.encode(CancelRequest(pending.number, *failure)))
+                self._connection.send(work_queue.encode(CancelRequest(number, failure.rank, told)))
+        with suppress(OSError):
+            self._connection.send(work_queue.encode(LeaveRequest()))
         if self.failure is None:
             self._settle_all(failure)
         if pending is not None:
@@ -281,6 +296,7 @@ class OffloadQueue:
             case WorkCompletion():
                 request = self._outstanding.get(message.number)
                 if request is not None:
+                    self.rate = max(message.rate, _KEPT * self.rate) if message.rate else self.rate
                     request.complete()
                     del self._outstanding[message.number]
                 self._connection.recv(1)

@@ -31,7 +31,7 @@ class Outbox:
     Parameters
     ----------
     fd
-        Of the connection, which does not block.
+        Of the connection, which does not block; -1: there is none yet.
     request
         Has the NIC send a message that is announced.
     """
@@ -50,6 +50,11 @@ class Outbox:
         self.frames = 0
         """Pieces that no request waits for."""
 
+    def connect(self, fd: int) -> None:
+        """Write to this connection from now on."""
+        self._fd = fd
+        self.flush()
+
     def __bool__(self) -> bool:
         """Whether something has not been written."""
         return bool(self._pieces)
@@ -64,6 +69,11 @@ class Outbox:
         else:
             self._pieces.append((frame, None))
             self.flush()
+
+    def post_first(self, frame: bytes) -> None:
+        """Write a frame before all others, of which nothing was written yet."""
+        self.frames += 1
+        self._pieces.appendleft((frame, None))
 
     def send(self, announce: messages.Announce, data: memoryview, message: SendOp | None = None) -> SendOp:
         """Write a message that can be an inline one, and return it; it is complete when its memory is free."""
@@ -148,6 +158,8 @@ class Outbox:
 
     def _write(self, pieces: list[bytes | memoryview]) -> int:
         """Return the bytes written; all, if the connection has ended."""
+        if self._fd < 0:
+            return 0
         try:
             return os.writev(self._fd, pieces)
         except BlockingIOError:

@@ -30,22 +30,26 @@ class Peer:
         "left",
         "outbox",
         "rank",
+        "reports",
         "waiting",
         "why",
     )
 
-    def __init__(self, rank: int, connections: Connections, buffer: memoryview | None = None) -> None:
+    def __init__(self, rank: int, buffer: memoryview | None = None) -> None:
         self.rank = rank
-        self.control = connections[messages.CONTROL]
+        self.control: socket.socket | None = None
+        """Its CONTROL connection; None: not yet."""
         self.channels: tuple[ZeroCopyChannel, ...] = ()
         self.inbox = Inbox(buffer)
-        self.outbox = Outbox(self.control.fileno(), self._request)
+        self.outbox = Outbox(-1, self._request)
         self.credit_due = 0
         """Bytes of inline messages received, to be reported to it."""
         self.waiting: messages.Waiting | None = None
         """The collective call that it waits in, if it does so for long."""
         self.joined = False
-        """Its NIC has joined."""
+        """Its NIC has the connections to this rank."""
+        self.reports: dict[int, messages.Paths] = {}
+        """What its NIC has measured, by number: those that this rank has not used."""
         self.left: int | None = None
         """Its number of collective calls, once it has sent Leave."""
         self.why = ""
@@ -54,6 +58,11 @@ class Peer:
         """Why it closed its connection, if it sent no Leave."""
         self.events = 0
         """Polled for."""
+
+    def connect(self, control: socket.socket) -> None:
+        """Exchange frames over this connection, which begins with what waits to be written."""
+        self.control = control
+        self.outbox.connect(control.fileno())
 
     @property
     def absent(self) -> bool:

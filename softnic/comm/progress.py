@@ -18,18 +18,18 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 
 from softnic.collectives.messages import MISMATCHED
 from softnic.comm import messages
+from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.errors import CommError, transport_errors
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, Heartbeat
 from softnic.comm.inbox import READ_BYTES
 from softnic.comm.offload_queue import Failure, OffloadQueue
-from softnic.comm.peer import FrameListener, Mesh, Peer
-from softnic.comm.transport import Transport
+from softnic.comm.peer import Connections, FrameListener, Peer
 from softnic.comm.waiting import Ready, Waiter
 from softnic.terminal import printable
 
@@ -39,18 +39,22 @@ LAST_WORDS_S = 0.5
 """When the work queue fails: the time for other ranks to say why."""
 _READS = 8
 """Of one connection, before others have their turn."""
+_REPORTS = 4
+"""Of a peer's paths that wait to be used: it sends one when all have used the last."""
 _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _ENDED = {errno.ECONNRESET, errno.EPIPE}
 """Errors when a rank's process ends; its data may still arrive. Others come from a NIC or a network."""
 
 
 class Progress:
-    """The control connections of rank `rank` to all others, and the loop over them."""
+    """The control connections of rank `rank` to the others of `size`, and the loop over them."""
 
-    def __init__(self, rank: int, connections: Mesh, transport: Transport | None) -> None:
+    def __init__(self, rank: int, size: int = 1) -> None:
         self.rank = rank
         received = memoryview(bytearray(READ_BYTES))
-        self.peers = {other: Peer(other, sockets, received) for other, sockets in connections.items()}
+        self.peers = {other: Peer(other, received) for other in range(size) if other != rank}
+        self.connected: dict[int, Peer] = {}
+        """Those of them that have connections."""
         self.listener: FrameListener | None = None
         self.queue: OffloadQueue | None = None
         """Requests to this rank's NIC."""
@@ -58,17 +62,91 @@ class Progress:
         """Of this rank's NIC."""
         self.over = ""
         """Why the connections were closed."""
+        self._at_fault: int | None = None
+        """The rank that is to blame for that, if it is a single one."""
         self.waiter = Waiter()
         self.lock = threading.RLock()
         """The communicator's."""
+        self.mesh: MeshBuilder | None = None
+        """Makes further connections; None: all are made."""
+        self._whole_mesh: MeshBuilder | None = None
+        """The same, once all are made: to be closed at the end."""
+        self._unjoined: set[int] = set()
+        """Ranks that were connected after the start, and whose NICs do not have the connections yet."""
+        self.is_wanting = False
+        """Connections are being made."""
+        self.on_connected: Callable[[Peer, Connections], None] = lambda _peer, _connections: None
+        """Called with each rank that is connected after the start, before anything is read from it."""
+        self.on_joined: Callable[[Peer], None] = lambda _peer: None
+        """Called with each of those ranks when its NIC has its connections."""
+        self.on_wanting: Callable[[bool], None] = lambda _is_wanting: None
+        """Called when connections begin to be made, and when there are none to be made any more."""
         self._by_fd: dict[int, Peer] = {}
         self._deadline = 0.0
         """When a call must be complete, once a rank is gone; 0: none is."""
-        for peer in self.peers.values():
-            assert transport is not None
-            transport.keep_alive(peer.control)
-            peer.events, self._by_fd[peer.control.fileno()] = select.POLLIN, peer
-            self.waiter.register(peer.control.fileno())
+
+    def connect(self, rank: int, control: socket.socket) -> None:
+        """Exchange frames with a rank over its CONTROL connection."""
+        peer = self.peers[rank]
+        peer.connect(control)
+        self.connected[rank] = peer
+        peer.events, self._by_fd[control.fileno()] = select.POLLIN, peer
+        self.waiter.register(control.fileno())
+
+    def connect_later(self, mesh: MeshBuilder) -> None:
+        """Have further connections made when they are needed."""
+        self.mesh = mesh
+        self.waiter.register(mesh.fd)
+
+    def want(self, peer: Peer) -> None:
+        """Begin to connect with a rank, unless it is connected. Returns at once."""
+        if self.mesh is not None and peer.control is None:
+            self.want_ranks((peer.rank,))
+
+    def want_ranks(self, ranks: Iterable[int]) -> None:
+        """Begin to connect with these ranks, as far as they are not connected. Returns at once."""
+        if self.mesh is None:
+            return
+        for peer in map(self.peers.__getitem__, ranks):
+            if peer.control is None and not peer.absent:
+                self.mesh.want(peer.rank)
+        self._advance_mesh()
+
+    def _take(self, rank: int, connections: Connections) -> None:
+        """Use the connections to one more rank."""
+        try:
+            self.on_connected(self.peers[rank], connections)
+            self.connect(rank, connections[messages.CONTROL])
+            self._unjoined.add(rank)
+        except BaseException:
+            for connection in connections:
+                connection.close()
+            raise
+
+    def _advance_mesh(self) -> None:
+        """Make connections, as far as that is possible now. Raises CommError and TransportError."""
+        mesh = self.mesh
+        if mesh is None:
+            return
+        with transport_errors():
+            mesh.advance()
+            while (taken := mesh.take()) is not None:
+                self._take(*taken)
+        while mesh.lost:
+            rank, why = mesh.lost.popitem()
+            self.peers[rank].gone = why
+            self._deadline = self._deadline or time.monotonic() + GONE_S
+        if mesh.is_complete:
+            self.waiter.unregister(mesh.fd)
+            self.mesh, self._whole_mesh = None, mesh
+        self._look_at_wanting()
+
+    def _look_at_wanting(self) -> None:
+        """Note whether connections are being made."""
+        is_wanting = bool(self._unjoined) or (self.mesh is not None and self.mesh.is_busy)
+        if is_wanting != self.is_wanting:
+            self.is_wanting = is_wanting
+            self.on_wanting(is_wanting)
 
     def share(self, lock: threading.RLock) -> None:
         """Use the lock that all calls of the communicator hold."""
@@ -96,6 +174,7 @@ class Progress:
     def turn(self) -> None:
         """Make the progress that is possible without waiting. Raises CommError."""
         self._advance()
+        self._advance_mesh()
         self._check_queue()
         with transport_errors():
             self._arm()
@@ -125,6 +204,7 @@ class Progress:
         finally:
             self.lock.acquire()
         self._check_open()
+        self._advance_mesh()
         if ready is None:
             self._advance()
             return
@@ -138,7 +218,7 @@ class Progress:
 
     def _check_open(self) -> None:
         if self.over:
-            raise CommError(self.over)
+            raise CommError(self.over, rank=self._at_fault)
 
     def _process(self, ready: Ready) -> bool:
         """Handle what has happened to connections; return whether the work queue needs attention, too."""
@@ -164,15 +244,17 @@ class Progress:
 
     def _arm(self) -> None:
         """Poll for what is needed now."""
-        for peer in self.peers.values():
-            if (events := peer.poll_events) != peer.events and peer.control.fileno() in self._by_fd:
-                self.waiter.modify(peer.control.fileno(), events)
+        for fd, peer in self._by_fd.items():
+            if (events := peer.poll_events) != peer.events:
+                self.waiter.modify(fd, events)
                 peer.events = events
 
     def _timeout_s(self) -> float:
         """Return for how long to poll. Raises CommError when a rank has been gone for too long."""
         if not self._deadline:
-            return HEARTBEAT_INTERVAL_S
+            retry_at = None if self.mesh is None else self.mesh.next_time()
+            left = HEARTBEAT_INTERVAL_S if retry_at is None else retry_at - time.monotonic()
+            return min(max(left, 0.0), HEARTBEAT_INTERVAL_S)
         if (left := self._deadline - time.monotonic()) > 0:
             return min(left, HEARTBEAT_INTERVAL_S)
         peer = next(peer for peer in self.peers.values() if peer.gone)
@@ -223,7 +305,9 @@ class Progress:
             self._handle(self._by_fd[fd], events)
 
     def missing(self, peer: Peer, what: str) -> CommError:
-        """Return the error for something that an absent rank did not do."""
+        """Return the error for something that an absent rank did not do: what NICs know of it, or its last words."""
+        if self.queue is not None and self.queue.failure is not None:
+            return CommError(self.queue.failure.text, rank=self.queue.failure.rank)
         if peer.gone:
             return self.lost(peer, peer.gone)
         none = ": it made no collective call" if peer.left == 0 else ""
@@ -253,10 +337,11 @@ class Progress:
         """Queue a frame and send what the connection takes at once; nothing to a rank that is absent."""
         if not peer.absent:
             peer.outbox.post(messages.pack(frame))
+            self.want(peer)
 
     def receive(self, peer: Peer) -> None:
         """Handle what has arrived from a peer. Raises CommError."""
-        if peer.control.fileno() in self._by_fd:
+        if peer.control is not None and peer.control.fileno() in self._by_fd:
             self._read(peer)
 
     def _handle(self, peer: Peer, events: int) -> None:
@@ -266,11 +351,12 @@ class Progress:
             self._read(peer)
 
     def _read(self, peer: Peer) -> None:
-        listener = self.listener
+        listener, control = self.listener, peer.control
         assert listener is not None
+        assert control is not None
         for _ in range(_READS):
             try:
-                count = peer.inbox.read(peer.control)
+                count = peer.inbox.read(control)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -293,6 +379,9 @@ class Progress:
                 return
 
     def _closed(self, peer: Peer, why: str | OSError) -> None:
+        assert peer.control is not None
+        self._unjoined.discard(peer.rank)
+        self._look_at_wanting()
         if self._by_fd.pop(peer.control.fileno(), None) is not None:
             self.waiter.unregister(peer.control.fileno())
         peer.outbox.clear()
@@ -321,19 +410,36 @@ class Progress:
                 peer.left, peer.why = frame.number, printable(frame.why, keep="\n")
             case messages.Joined():
                 peer.joined = True
-            case messages.Hello():
-                raise ValueError("a Hello in the middle")
+                self.on_joined(peer)
+                self._unjoined.discard(peer.rank)
+                self._look_at_wanting()
+            case messages.Paths():
+                if len(peer.reports) >= _REPORTS:
+                    raise ValueError("more reports of its paths than are due")
+                peer.reports[frame.number] = frame
+            case messages.Hello() | messages.Gathered():
+                raise ValueError(f"a {type(frame).__name__} in the middle")
 
     # The end
 
+    def connect_for_rest(self, wait_s: float) -> None:
+        """Connect with the ranks that frames still wait for, for at most `wait_s`. Raises CommError."""
+        until = time.monotonic() + wait_s
+        while any(peer.outbox and peer.control is None and not peer.absent for peer in self.peers.values()):
+            if time.monotonic() >= until:
+                return
+            changes = self.waiter.changes
+            with transport_errors():
+                self._wait(changes)
+
     def farewell(self, frame: messages.Frame, wait_s: float) -> None:
         """Send a last frame to all ranks, for at most `wait_s` where a connection is full."""
-        for peer in self.peers.values():
+        for peer in self.connected.values():
             if peer.absent:
                 continue
             peer.outbox.post(messages.pack(frame))
             poll = select.poll()
-            poll.register(peer.control, select.POLLOUT)
+            poll.register(peer.control or -1, select.POLLOUT)
             while peer.outbox and poll.poll(wait_s * 1000):
                 peer.outbox.flush()
 
@@ -341,16 +447,27 @@ class Progress:
         self.over = self.over or why
         self.notify()
 
-    def hang_up(self, why: str) -> None:
+    def hang_up(self, why: Failure) -> None:
         """End the outgoing direction of all connections; what was sent still arrives. Waiting threads get an error."""
-        self._end(why)
-        for peer in self.peers.values():
+        self._at_fault = why.rank
+        self._end(why.text)
+        self._end_mesh()
+        for peer in self.connected.values():
             with suppress(OSError):  # it has ended already
-                peer.control.shutdown(socket.SHUT_WR)
+                if peer.control is not None:
+                    peer.control.shutdown(socket.SHUT_WR)
 
     def close(self, why: str = "the communicator is no more: its connections are closed") -> None:
         """Close all connections. Threads that wait here get an error."""
         self._end(why)
+        self._end_mesh()
         self.waiter.close()
-        for peer in self.peers.values():
-            peer.control.close()
+        for peer in self.connected.values():
+            if peer.control is not None:
+                peer.control.close()
+
+    def _end_mesh(self) -> None:
+        for mesh in (self.mesh, self._whole_mesh):
+            if mesh is not None:
+                mesh.close()
+        self.mesh = self._whole_mesh = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,9 @@ _GRAIN = 64
 class _Arena:
     """One registered array, and the holes in it: (start, end), sorted, never adjacent."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, prepare: Callable[[Array], object]) -> None:
         self.memory: Array = regions.empty(size, np.uint8)
+        prepare(self.memory)
         place = regions.find(self.memory.data)
         assert place is not None
         self.region = place.region
@@ -67,9 +69,10 @@ class Allocation(NamedTuple):
 
 
 class Scratch:
-    """The scratch memory of a communicator. Thread-safe."""
+    """The scratch memory of a communicator. Thread-safe. `prepare` is called with each new array."""
 
-    def __init__(self) -> None:
+    def __init__(self, prepare: Callable[[Array], object] = lambda _: None) -> None:
+        self._prepare = prepare
         self._lock = threading.Lock()
         self._arenas: list[_Arena] = []
         """Least recently used first."""
@@ -93,7 +96,7 @@ class Scratch:
                 length, index, start = min(fitting)
                 arena = self._arenas[index]
             else:
-                arena = _Arena(max(ARENA_BYTES, whole))
+                arena = _Arena(max(ARENA_BYTES, whole), self._prepare)
                 self._arenas.append(arena)
                 start, length = 0, arena.memory.size
             arena.allocate((start, start + length), whole)

@@ -12,6 +12,7 @@ from typing import Any
 
 import softnic.socket
 from softnic.comm.heartbeat import Heartbeat, shared_heartbeat
+from softnic.comm.messages import CHANNELS, CONTROL, DATA, ENGINE_CONTROL, PLAIN, TAGGED
 from softnic.ipc import control, regions, socket_state
 from softnic.ipc.regions import Region
 
@@ -128,14 +129,20 @@ class Transport:
         found: control.StreamInfo = self._module.info(connection)
         return found
 
+    def min_rtt(self, connection: stdlib.socket) -> float:
+        """Return the least round trip of a connection in seconds; 0: it has no NIC. Raises OSError."""
+        return self.info(connection).min_rtt if self._module is softnic.socket else 0.0
+
     def join(
         self,
-        rank: int,
+        place: tuple[int, int],
         channels: Sequence[Mapping[int, stdlib.socket]],
         process: Mapping[int, stdlib.socket] | None = None,
         lanes: Sequence[tuple[Mapping[int, stdlib.socket], Mapping[int, stdlib.socket]]] = (),
     ) -> NicConnection:
         """Hand the NIC this rank's ENGINE_CONTROL, DATA, PLAIN and TAGGED connections, each by rank.
+
+        `place`: this rank, and the number of ranks, of which some may be connected later (`connect_rank`).
 
         `process`: the CONTROL ones, which stay the process's and are not probed while ENGINE_CONTROL is. `lanes`: those
         of further lanes, as ENGINE_CONTROL and DATA.
@@ -145,9 +152,10 @@ class Transport:
         if self._module is not softnic.socket:
             raise ValueError("NICs execute collectives, and these connections are not a NIC's")
         path = socket_state.stream_of(next(iter(channels[0].values())).fileno()).path
-        numbers = [_numbers(by_rank) for by_rank in [*channels, *([process] if process else ())]]
+        rank, size = place
+        numbers = [_numbers(by_rank, size) for by_rank in [*channels, *([process] if process else ())]]
         fields = dict(zip(("control", "data", "messages", "compressed", "process"), numbers, strict=False))
-        further = [(_numbers(words), _numbers(data)) for words, data in lanes]
+        further = [(_numbers(words, size), _numbers(data, size)) for words, data in lanes]
         ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         try:
             socket_state.client(path).call(control.Join(rank, **fields, lanes=further), nics.fileno())
@@ -160,10 +168,29 @@ class Transport:
         finally:
             nics.close()
 
+    def connect_rank(self, beside: stdlib.socket, rank: int, connections: Sequence[stdlib.socket]) -> None:
+        """Hand the NIC the connections to one more rank, by channel. `beside` is one that it has. Raises OSError."""
+        first = [connections[kind] for kind in (ENGINE_CONTROL, DATA, PLAIN, TAGGED)]
+        further = connections[CHANNELS:]
+        request = control.ConnectRank(
+            _stream(beside),
+            rank,
+            [_stream(each) for each in first],
+            _stream(connections[CONTROL]),
+            [(_stream(words), _stream(data)) for words, data in zip(further[::2], further[1::2], strict=True)],
+        )
+        socket_state.client(socket_state.stream_of(beside.fileno()).path).call(request)
 
-def _numbers(by_rank: Mapping[int, stdlib.socket]) -> list[int]:
-    """Return the numbers of the NIC's streams below connections, by rank; 0 at this rank's own place."""
-    return [
-        socket_state.stream_of(by_rank[rank].fileno()).stream if rank in by_rank else 0
-        for rank in range(len(by_rank) + 1)
-    ]
+    def start_rank(self, first: stdlib.socket) -> None:
+        """Have the NIC use the connections to a rank, of which `first` is the ENGINE_CONTROL one. Raises OSError."""
+        request = control.StartRank(_stream(first))
+        socket_state.client(socket_state.stream_of(first.fileno()).path).call(request)
+
+
+def _numbers(by_rank: Mapping[int, stdlib.socket], size: int) -> list[int]:
+    """Return the numbers of the NIC's streams below connections, by rank; 0 where there is none."""
+    return [_stream(by_rank[rank]) if rank in by_rank else 0 for rank in range(size)]
+
+
+def _stream(connection: stdlib.socket) -> int:
+    return socket_state.stream_of(connection.fileno()).stream

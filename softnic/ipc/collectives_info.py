@@ -83,6 +83,9 @@ class CommunicatorInfo(msgspec.Struct, frozen=True):
     links: list[RankLinkInfo] = []
     lane: int = 0
     """Above 0: a further lane, whose operations are its parts of collectives, with numbers of their own."""
+    paths: str = ""
+    """How the ranks have cut large all-reduces for links that differ: the ranks of each site, and each rank's share of
+    the buffer. Empty: their links are alike."""
 
 
 class FailedCommunicatorInfo(msgspec.Struct, frozen=True):

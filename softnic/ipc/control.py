@@ -33,7 +33,8 @@ from softnic.ipc.collectives_info import (
     FailedCommunicatorInfo,
     QueryCollectives,
 )
-from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, QueueTotals, StreamTotals
+from softnic.ipc.membership import MembershipInfo, NoteMembership
+from softnic.ipc.snapshot import CollectiveTotals, MeetingInfo, PeerWay, ProcessInfo, QueueTotals, StreamTotals
 
 VERSION = 4
 TCP_OPTIONS = (
@@ -264,6 +265,8 @@ class Join(msgspec.Struct, frozen=True, tag=True):
 
     All of these are on one queue of the NIC (NIC_LANE). `lanes` are further ones, with two lists each, as `control` and
     `data`, on another queue each: large collectives are cut over all of them.
+
+    Ranks with 0 in all lists are connected later, if they are needed (ConnectRank).
     """
 
     rank: int
@@ -275,15 +278,75 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     lanes: list[tuple[list[int], list[int]]] = []
 
 
+class ConnectRank(msgspec.Struct, frozen=True, tag=True):
+    """Hands the NIC the connections to one more rank of a communicator. Reply: Done.
+
+    `beside` is a stream that the communicator has already. `streams` are, for this rank, those of Join's lists, in
+    their order, `process` the one of the process, and `lanes` the two of each further lane. The NIC sends nothing on
+    them before StartRank: the other rank's NIC may not have its ends yet.
+    """
+
+    beside: int
+    rank: int
+    streams: list[int]
+    process: int = 0
+    lanes: list[tuple[int, int]] = []
+
+
+class StartRank(msgspec.Struct, frozen=True, tag=True):
+    """Begins the exchange with the rank of a ConnectRank, whose first stream is `stream`. Reply: Done."""
+
+    stream: int
+
+
+class PeerCandidate(msgspec.Struct, frozen=True):
+    """A UDP address at which a node may be reached."""
+
+    host: str
+    port: int
+    preference: int = 0
+    """The highest that answers is taken."""
+    relayed: bool = False
+    """A relay is there, and not the node."""
+
+
 class AddPeer(msgspec.Struct, frozen=True, tag=True):
     """Adds the node `ip` as a peer at the UDP address `host`:`port`. Reply: Done.
 
-    It is then treated as a peer of the configuration; for NICs that learn of each other at run time.
+    It is then treated as a peer of the configuration; for NICs that learn of each other at run time. With `keys` it is
+    known by these public keys, the newest first. With `candidates`, for NICs that encrypt, it is reached at the best of
+    these that answers; the address is then one more of preference 0, or `host` is empty. They may be replaced at any
+    time: the one where the peer is reached stays until a better one answers.
     """
 
     ip: str
-    host: str
-    port: int
+    host: str = ""
+    port: int = 0
+    keys: list[str] = []
+    candidates: list[PeerCandidate] = []
+
+
+class AddPeerKey(msgspec.Struct, frozen=True, tag=True):
+    """Knows the node `ip` by this public key from now on, beside the newest one that it is known by. Reply: Done.
+
+    Where it had none, it is talked to by its key alone from now on.
+    """
+
+    ip: str
+    key: str
+
+
+class RevokeKey(msgspec.Struct, frozen=True, tag=True):
+    """Uses a public key no more: sessions by it end at once, and connections to a node without another key are reset.
+
+    Reply: Done. The NIC remembers it as long as it runs; `revoked` of the configuration has it beyond that.
+    """
+
+    key: str
+
+
+class ReplaceIdentity(msgspec.Struct, frozen=True, tag=True):
+    """Reads the file of the NIC's private keys again, and uses what it has. Reply: Keys. Connections go on."""
 
 
 class NicInfo(msgspec.Struct, frozen=True, tag=True):
@@ -326,6 +389,12 @@ class OptionValue(msgspec.Struct, frozen=True, tag=True):
 
 class Registered(msgspec.Struct, frozen=True, tag=True):
     region: int
+
+
+class Keys(msgspec.Struct, frozen=True, tag=True):
+    """Public keys of the NIC, the newest first."""
+
+    keys: list[str]
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -382,7 +451,7 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Ethernet bytes of the frames sent for this stream, retransmissions included."""
     wire_bytes_received: int = 0
     offload_original_bytes: int = 0
-    """Original bytes sent in frames with a payload header."""
+    """Original bytes sent in frames with a payload header; those sent again count once."""
     offload_encoded_bytes: int = 0
     """Payload bytes that these became."""
     send_queue: int = 0
@@ -408,6 +477,8 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Bytes of `send_queue` that were never sent."""
     queue: int = 0
     """Of the NIC, that carries it."""
+    min_rtt: float = 0.0
+    """Least round trip of the last minutes; 0: not measured."""
 
     @property
     def ratio(self) -> float:
@@ -450,6 +521,14 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
     collectives: CollectiveTotals = CollectiveTotals()
     queues: list[QueueTotals] = []
     """All queues, in order."""
+    peers: int = 0
+    """Number of nodes that the NIC exchanges frames with."""
+    ways: list[PeerWay] = []
+    """To the first 32 of them, by address; with the first page only."""
+    meeting: MeetingInfo | None = None
+    """The job whose nodes the NIC meets; None: its peers are configured."""
+    memberships: list[MembershipInfo] = []
+    """Of processes that are members of elastic jobs."""
     communicators: list[CommunicatorInfo] = []
     """These and `failed` come with QueryCollectives."""
     failed: list[FailedCommunicatorInfo] = []
@@ -475,13 +554,20 @@ Request = (
     | Register
     | Unregister
     | Join
+    | ConnectRank
+    | StartRank
+    | NoteMembership
     | AddPeer
+    | AddPeerKey
+    | RevokeKey
+    | ReplaceIdentity
 )
 Reply = (
     NicInfo
     | Opened
     | OptionValue
     | Registered
+    | Keys
     | Done
     | Failed
     | StreamInfo

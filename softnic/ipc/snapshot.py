@@ -44,6 +44,52 @@ class QueueTotals(msgspec.Struct, frozen=True):
     """Seconds of CPU time used by its thread."""
 
 
+class PeerWay(msgspec.Struct, frozen=True):
+    """How frames reach another node."""
+
+    peer: str
+    """Its address."""
+    address: str
+    """HOST:PORT of its NIC, an IPv6 address in brackets."""
+    family: str
+    """IPv4 or IPv6."""
+    relayed: bool = False
+    """A relay is at the address."""
+    relay: str = ""
+    """Address of the node that relays; empty: a meeting server does, or nobody."""
+    age: float = 0.0
+    """Seconds since it was first heard there; 0: it is there by configuration."""
+    moves: int = 0
+    """How often it has moved to another address."""
+    key: str = ""
+    """First 8 characters of the public key that it is known by; empty: by none."""
+
+
+class MeetingInfo(msgspec.Struct, frozen=True):
+    """The job whose nodes a NIC meets."""
+
+    nodes: int
+    """Nodes of the job."""
+    known: int
+    """Nodes that have registered, as far as this one knows, itself included."""
+    number: int
+    """Its own overlay number as the job has it; -1: not all nodes are known."""
+    direct: int = 0
+    """Nodes that are reached directly."""
+    relayed: int = 0
+    """Nodes that are reached by a relay."""
+    waiting: list[str] = []
+    """The first 32 nodes that are known and do not answer yet."""
+    nat: str = ""
+    """The kind of NAT in front of this host."""
+    registered: bool = False
+    """Whether a meeting server answers."""
+    tcp: bool = False
+    """Meeting servers are reached by TCP, because no UDP passes."""
+    refusal: str = ""
+    """Why all servers that answer refuse this node; empty: they do not."""
+
+
 class PeerTotals(msgspec.Struct, frozen=True):
     """Sums over the open connections to one node."""
 

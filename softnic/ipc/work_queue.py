@@ -66,16 +66,20 @@ class CancelRequest(msgspec.Struct, frozen=True, tag=2, array_like=True):
     request is complete."""
 
     number: int
+    """0: no request, but the communicator."""
     rank: int | None = None
-    """The rank at fault, as the process has noticed; None, or its own rank: it gives up by itself."""
+    """The rank at fault, as the process has noticed; None: it gives up by itself."""
     text: str = ""
-    """What has happened to another rank."""
+    """What has happened."""
 
 
 class WorkCompletion(msgspec.Struct, frozen=True, tag=3, array_like=True):
     """The request is done, and all its memory is the process's again."""
 
     number: int
+    rate: float = 0.0
+    """The highest rate at which this rank's link carried what was sent meanwhile, in wire bytes per second; 0: nothing
+    was sent for long enough (native/collectives/rate_meter.c)."""
 
 
 class WorkFailed(msgspec.Struct, frozen=True, tag=4, array_like=True):
@@ -112,7 +116,11 @@ class RecvRequest(msgspec.Struct, frozen=True, tag=6, array_like=True):
     codec: str = ""
 
 
-FromProcess = WorkRequest | StagedPart | CancelRequest | SendRequest | RecvRequest
+class LeaveRequest(msgspec.Struct, frozen=True, tag=8, array_like=True):
+    """The process closes the queue next, and has told the other ranks. Without it, the process has ended by itself."""
+
+
+FromProcess = WorkRequest | StagedPart | CancelRequest | SendRequest | RecvRequest | LeaveRequest
 FromNic = WorkCompletion | WorkFailed
 
 encode = msgspec.msgpack.Encoder().encode

@@ -43,7 +43,7 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
     base = comm if comm.size > 1 else peer_comm
     base.Init()
     with ExitStack() as stack:
-        listener, own = stack.enter_context(base._listening(base._state._connections, _MAX_BACKLOG))
+        listener, own = base._listen(base._state._connections, stack, _MAX_BACKLOG)
         mine = comm.allgather((comm._state.processes[comm.rank], own))
         theirs, lower = None, False
         if leads:
@@ -59,6 +59,7 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
         state.properties.inter, state.properties.named = groups, InterCalls.inter_class
         with state.call("Create_intercomm"):
             pass
+        stack.pop_all()  # the listener is the new communicator's
     made: CommunicatorState = state
     return made
 

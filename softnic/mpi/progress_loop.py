@@ -17,8 +17,9 @@ from collections.abc import Callable
 
 from softnic.collectives.elements import Array, name_of, raw
 from softnic.comm import messages
-from softnic.comm.arrivals import PendingRecv
+from softnic.comm.arrivals import Arrival, PendingRecv
 from softnic.comm.connections import CommConnections, Traffic
+from softnic.comm.errors import CommError
 from softnic.comm.matching import Matcher
 from softnic.comm.waiting import Waker
 from softnic.comm.zerocopy_channel import SendOp
@@ -42,11 +43,11 @@ class Sending:
 
 
 class Receiving:
-    """A message being received, of exactly as many elements as `array` has and of their type."""
+    """A message being received. `place` returns its memory, or raises ArgumentError if it does not fit."""
 
-    def __init__(self, matcher: Matcher, source: int, tag: int, array: Array) -> None:
+    def __init__(self, matcher: Matcher, source: int, tag: int, place: Callable[[Arrival], memoryview]) -> None:
         self._matcher = matcher
-        self._receive = PendingRecv(source, tag, ExactTarget(array).place)
+        self._receive = PendingRecv(source, tag, place)
         matcher.begin_receive(self._receive)
 
     @property
@@ -85,6 +86,10 @@ class ProgressLoop:
         """End the communicator on all ranks. Not while `run` runs."""
         self._state.abort(text)
 
+    def nic_addresses(self) -> list[str]:
+        """Return the address of each rank's NIC, once the ranks are connected."""
+        return [address for address, _ in self._state.launch.addresses]
+
     def why_stuck(self) -> str:
         """Return what the calls in progress wait for (softnic/diagnosis). Takes a fraction of a second."""
         from softnic.diagnosis.explanation import why_stuck  # only for what is stuck
@@ -104,14 +109,25 @@ class ProgressLoop:
         if poll.poll(limit_s * 1000):
             self._waker.clear()
 
-    def has_failed(self) -> bool:
-        """Return whether NICs have ended the communicator, while no call of another thread waits for them."""
+    def failure(self, name: str) -> str:
+        """Return why another rank or a NIC has ended the communicator, from what has arrived; empty: none has.
+
+        In any thread. With a request in progress, that reports it, and nothing is done here. `name` as in `run`.
+        """
         connections = self._state.connections
         queue = None if connections is None else connections.queue
         if queue is None or queue.pending is not None:
-            return False
-        queue.advance()
-        return queue.failure is not None
+            return ""
+        try:
+            with self._state.call(name, refusable=False) as connections:
+                queue.advance()
+                connections.progress.turn()
+                for peer in connections.progress.peers.values():
+                    if peer.gone:
+                        raise connections.progress.lost(peer, peer.gone)
+        except CommError as error:
+            return str(error)
+        return ""
 
     def run(self, name: str, turn: Callable[[], bool]) -> None:
         """Call `turn`, which may start and check anything, whenever something has happened, until it returns True.
@@ -137,9 +153,14 @@ class ProgressLoop:
         return Sending(self._matcher, dest, tag, array)
 
     def receive(self, source: int, tag: int, array: Array) -> Receiving:
-        """Start to receive into a flat array, from `source` or ANY_SOURCE. Called by `turn`."""
+        """Start to receive exactly the elements of a flat array, from `source` or ANY_SOURCE. Called by `turn`."""
         self._waker.wake()
-        return Receiving(self._matcher, source, tag, array)
+        return Receiving(self._matcher, source, tag, ExactTarget(array).place)
+
+    def receive_sized(self, source: int, tag: int, room: Callable[[int], Array]) -> Receiving:
+        """Start to receive bytes. `room` returns memory for a number of them, or raises ArgumentError. For `turn`."""
+        self._waker.wake()
+        return Receiving(self._matcher, source, tag, lambda message: raw(room(message.announce.size)))
 
     @property
     def _matcher(self) -> Matcher:

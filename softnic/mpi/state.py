@@ -30,13 +30,13 @@ from softnic.comm.bootstrap.launch import Launch, ranks_here
 from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, TransportError, failure_of, transport_errors, uncaught
-from softnic.comm.offload_queue import Failure
+from softnic.comm.offload_queue import ENDED, Failure
 from softnic.comm.transport import Transport
 from softnic.mpi.groups import Process
 from softnic.mpi.properties import CommProperties
 
 EXIT_S = 5.0
-"""How long the end of a program that is still joining waits for the other ranks."""
+"""How long the end of a program that still joins, or connects with a rank for a message, waits for the others."""
 _FAREWELL_S = 0.5
 """How long a rank tries to send its last message to another one whose connection is full."""
 
@@ -253,7 +253,7 @@ class CommunicatorState:
         self._reported = True
         if self._connections is not None:
             self._connections.progress.farewell(messages.Abort(-1 if rank is None else rank, text), _FAREWELL_S)
-            self._connections.hang_up(Failure(rank, f"the communicator is no more: {text}"))
+            self._connections.hang_up(Failure(rank, f"{ENDED}{text}"))
 
     def abort(self, text: str) -> None:
         """End the communicator on every rank. While this rank still joins, the others notice that it has exited."""
@@ -282,9 +282,9 @@ class CommunicatorState:
         try:
             connections = self._connections
             if connections is not None:
-                self._say_farewell(connections)
+                left = self._say_farewell(connections)
                 self._connections = None
-                connections.close(Failure(self.launch.rank, f"the communicator is no more: {why}"))
+                connections.close(Failure(self.launch.rank, f"{ENDED}{why}"), left)
             if self._listener is not None:
                 self._listener.close()
             self._find = None  # and with it the store of a job that may be over
@@ -293,18 +293,25 @@ class CommunicatorState:
         finally:
             self._lock.release()
 
-    def _say_farewell(self, connections: CommConnections) -> None:
+    def _say_farewell(self, connections: CommConnections) -> str:
+        """Tell the other ranks that this one leaves. Return what is wrong with that; empty: nothing."""
         if self._ended or os.getpid() != self._process:
-            return
+            return ""
         self._advance_queue()
         raised = uncaught() or self._refused
         frame: messages.Frame = messages.Leave(connections.calls, raised)
+        wrong = ""
         if connections.queue is not None and (pending := connections.queue.pending) is not None:
             rank = self.launch.rank
             why = f": {raised}" if raised else ""
-            frame = messages.Abort(rank, f"rank {rank} has left before its {pending.call} was complete{why}")
+            wrong = f"rank {rank} has left before its {pending.call} was complete{why}"
+            frame = messages.Abort(rank, wrong)
+        if not self._ended and not wrong:
+            with suppress(CommError, TransportError):  # another rank has failed meanwhile
+                connections.progress.connect_for_rest(EXIT_S)
         if not self._ended:
             connections.progress.farewell(frame, _FAREWELL_S)
+        return wrong
 
     # Failures of the work queue (softnic/comm/offload_queue.py)
 

@@ -10,8 +10,8 @@ import pickle
 import platform
 import socket
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -106,11 +106,13 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
         ranks = group.ranks_among(self._state.processes)
         with ExitStack() as stack:
             with self._state.call("Create_group") as connections:
-                listener, own = stack.enter_context(self._listening(connections))
+                listener, own = self._listen(connections, stack)
                 own_tag = OWN_TAGS + checks.tag_of(tag)
                 addresses = self._exchange_addresses(connections, ranks, own_tag, own)
                 made = self._new_communicator("Create_group", ranks, addresses, listener)
-            return self._connect("Create_group", made)
+            self._connect("Create_group", made)
+            stack.pop_all()  # the listener is the new communicator's
+            return made
 
     def _duplicate(self, call: str, info: Info | None) -> Self:
         old = self._properties()
@@ -124,7 +126,7 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
     def _split(self, call: str, color: int, key: int) -> Base:
         with ExitStack() as stack:
             with self._state.call(call) as connections:
-                listener, own = stack.enter_context(self._listening(connections))
+                listener, own = self._listen(connections, stack)
                 if color != UNDEFINED and color < 0:
                     raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
                 given: list[tuple[int, int, Address]] = gather_objects(
@@ -135,29 +137,27 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
                 members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(given) if theirs == color)
                 ranks = [rank for _, rank in members]
                 made = self._new_communicator(call, ranks, [given[rank][2] for rank in ranks], listener)
-            return self._connect(call, made)
+            self._connect(call, made)
+            stack.pop_all()  # the listener is the new communicator's
+            return made
 
-    @contextmanager
-    def _listening(
-        self, connections: CommConnections, backlog: int | None = None
-    ) -> Iterator[tuple[socket.socket | None, Address]]:
-        """Listen for the ranks of a new communicator; yield the listener and its address. It is closed at the end.
+    def _listen(
+        self, connections: CommConnections, until: ExitStack, backlog: int | None = None
+    ) -> tuple[socket.socket | None, Address]:
+        """Listen for the ranks of a new communicator; return the listener, which `until` closes, and its address.
 
         `backlog`: of the listener. None: for the connections of the ranks of this communicator.
         """
         if self.size == 1:
-            yield None, NOWHERE
-            return
+            return None, NOWHERE
         transport = connections.transport
         assert transport is not None
         backlog = messages.CHANNELS * self.size if backlog is None else backlog
         with transport_errors():
             listener = transport.listen((transport.address(), 0), backlog)
-        try:
+            until.callback(listener.close)
             host, port = listener.getsockname()
-            yield listener, (host, port)
-        finally:
-            listener.close()
+        return listener, (host, port)
 
     def _exchange_addresses(
         self, connections: CommConnections, ranks: Sequence[int], tag: int, own: Address
@@ -193,8 +193,8 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
         )
         return self.subset_class(self._state.subset(launch, ranks, listener))
 
-    def _connect(self, call: str, made: Base) -> Base:
-        """Connect the ranks of the new communicator and return it.
+    def _connect(self, call: str, made: Base) -> None:
+        """Connect the ranks of the new communicator, as far as they do so at the start.
 
         This is not part of the call on the existing communicator, which continues if this fails. If another rank has
         already ended the new one, for example by an error in its first call, the next call on it raises that error.
@@ -204,7 +204,6 @@ class Subsets(PointToPoint, ObjectCollectives, Administration):
         except CommError as error:
             if not error.told:
                 raise CommError(f"{call} on rank {self.rank}: {error}", rank=error.rank, call=call) from error
-        return made
 
 
 def _host_number() -> int:

@@ -22,10 +22,11 @@ from softnic import codecs
 from softnic._native import lib
 from softnic.collectives import CollectiveEngine, nbytes
 from softnic.collectives.elements import raw
+from softnic.comm import messages
 from softnic.comm.transport import NicConnection, Transport
 from softnic.ipc import work_queue
 from softnic.ipc.regions import Region
-from softnic.ipc.work_queue import CancelRequest, StagedPart, WorkRequest
+from softnic.ipc.work_queue import CancelRequest, LeaveRequest, StagedPart, WorkRequest
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.peer_stream import COMPRESSED_TOS
 from softnic.tcp.send_buffer import CUT
@@ -46,6 +47,7 @@ class SocketStream:
     """Of all streams, since the counter was last set to 0."""
 
     def __init__(self, connection: stdlib.socket) -> None:
+        self._connection = connection
         self._socket = connection.dup()
         self._socket.setblocking(False)
         self._numbers = FlowMemory(BUFFER)
@@ -69,6 +71,10 @@ class SocketStream:
         """What to poll for."""
         reading = select.POLLIN if not self.is_ended and self.unread < BUFFER else 0
         return reading | select.POLLOUT if self._out else reading
+
+    def is_over(self, connection: stdlib.socket) -> bool:
+        """Whether it is the stream over a connection."""
+        return self._connection is connection
 
     def fill(self) -> None:
         """Receive what has arrived."""
@@ -176,14 +182,34 @@ class SocketStream:
 class EngineEnd:
     """The NIC's side of one rank's communicator."""
 
-    def __init__(self, rank: int, end: stdlib.socket, channels: Sequence[Mapping[int, stdlib.socket]]) -> None:
-        self.rank = rank
+    def __init__(
+        self, place: tuple[int, int], end: stdlib.socket, channels: Sequence[Mapping[int, stdlib.socket]]
+    ) -> None:
+        self.rank, size = place
         self.end = end
         self.streams = [{other: SocketStream(connection) for other, connection in each.items()} for each in channels]
         control, data, plain, compressed = self.streams
         pairs = {other: (plain[other], compressed[other]) for other in plain}
-        self.engine = CollectiveEngine(rank, len(control) + 1, control, data, pairs)
+        self.engine = CollectiveEngine(self.rank, size, control, data, pairs)
         self.left = False
+        self.has_said_so = False
+        """The process has said that it leaves."""
+        self._awaited: dict[stdlib.socket, tuple[int, list[SocketStream]]] = {}
+
+    def add(self, rank: int, connections: Sequence[stdlib.socket]) -> None:
+        """Take the connections to one more rank."""
+        streams = [SocketStream(connection) for connection in connections]
+        for by_rank, stream in zip(self.streams, streams, strict=True):
+            by_rank[rank] = stream
+        self._awaited[connections[0]] = rank, streams
+
+    def start(self, first: stdlib.socket) -> bool:
+        """Use the connections to the rank whose first one this is; return whether it is one."""
+        if first not in self._awaited:
+            return False
+        rank, (control, data, plain, compressed) = self._awaited.pop(first)
+        self.engine.connect(time.monotonic(), rank, control, data, (plain, compressed))
+        return True
 
     @property
     def all_streams(self) -> list[SocketStream]:
@@ -217,15 +243,31 @@ class EngineNics(Transport):
         os.close(self.wake)
 
     def join(
-        self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]], _process: object = None, _lanes: object = ()
+        self,
+        place: tuple[int, int],
+        channels: Sequence[Mapping[int, stdlib.socket]],
+        _process: object = None,
+        _lanes: object = (),
     ) -> NicConnection:
         ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         ours.setblocking(False)
         with self.lock:
-            self._joined.append(EngineEnd(rank, theirs, channels))
+            self._joined.append(EngineEnd(place, theirs, channels))
             self.on_join(self._joined[-1])
         os.eventfd_write(self.wake, 1)
         return NicConnection(ours, self._number)
+
+    def connect_rank(self, beside: stdlib.socket, rank: int, connections: Sequence[stdlib.socket]) -> None:
+        kinds = (messages.ENGINE_CONTROL, messages.DATA, messages.PLAIN, messages.TAGGED)
+        with self.lock:
+            [end] = [end for end in self._joined if any(stream.is_over(beside) for stream in end.streams[0].values())]
+            end.add(rank, [connections[kind] for kind in kinds])
+        os.eventfd_write(self.wake, 1)
+
+    def start_rank(self, first: stdlib.socket) -> None:
+        with self.lock:
+            assert any([end.start(first) for end in self._joined])
+        os.eventfd_write(self.wake, 1)
 
     def on_join(self, end: EngineEnd) -> None:
         """For subclasses: a rank has joined."""
@@ -303,7 +345,7 @@ class EngineNics(Transport):
                 packet = b""
             if not packet:
                 end.left = True
-                end.engine.leave(time.monotonic())
+                end.engine.leave(time.monotonic(), has_said_so=end.has_said_so)
                 self.on_leave(end)
                 end.end.close()
                 return
@@ -314,7 +356,11 @@ class EngineNics(Transport):
 
     def on_request(self, end: EngineEnd, request: work_queue.FromProcess) -> None:
         """Execute a request."""
-        if isinstance(request, CancelRequest):
+        if isinstance(request, LeaveRequest):
+            end.has_said_so = True
+        elif isinstance(request, CancelRequest) and not request.number:
+            end.engine.give_up(request, "the communicator", time.monotonic())
+        elif isinstance(request, CancelRequest):
             end.engine.cancel(request, time.monotonic())
         elif isinstance(request, WorkRequest):
             size = nbytes(request)

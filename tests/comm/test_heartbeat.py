@@ -128,16 +128,14 @@ def test_no_nic_there(tmp_path: Path) -> None:
     ],
 )
 def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str | OSError, rank: int, says: str) -> None:
-    with contextlib.ExitStack() as stack:
-        connections = tuple(stack.enter_context(socket.socket()) for _ in range(5))
-        progress = Progress(0, {}, None)
-        now = time.monotonic()
-        progress.heartbeat = Heartbeat(nic.path, now - 10)
-        for beat in range(6):
-            progress.heartbeat.poll(now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
-        progress.heartbeat.on_reply(time.monotonic())
-        error = progress.lost(Peer(1, connections), why)
-        progress.heartbeat.close()
+    progress = Progress(0)
+    now = time.monotonic()
+    progress.heartbeat = Heartbeat(nic.path, now - 10)
+    for beat in range(6):
+        progress.heartbeat.poll(now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
+    progress.heartbeat.on_reply(time.monotonic())
+    error = progress.lost(Peer(1), why)
+    progress.heartbeat.close()
     assert error.rank == rank
     assert says in str(error)
 
@@ -148,8 +146,8 @@ def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str |
 def test_after_a_stall_a_failure_of_the_work_queue_is_the_own_nics(nic: Nic, beats: int, blamed: Failure) -> None:
     """Peers that have given this rank's NIC up cancel their calls and reset their connections."""
     with contextlib.ExitStack() as stack:
-        progress = Progress(0, {}, None)
-        peer = progress.peers[1] = Peer(1, tuple(stack.enter_context(socket.socket()) for _ in range(5)))
+        progress = Progress(0)
+        peer = progress.peers[1] = Peer(1)
         peer.gone = ConnectionResetError(errno.ECONNRESET, "reset")
         progress.heartbeat = Heartbeat(nic.path, 0.0)
         stack.callback(progress.heartbeat.close)
@@ -289,7 +287,7 @@ def test_a_forked_process_has_no_part_in_the_heartbeats_of_its_parent(nic: Nic) 
 
 def test_a_thread_that_wakes_another_is_no_sign_of_life() -> None:
     beats = Beats()
-    progress = Progress(0, {}, None)
+    progress = Progress(0)
     progress.heartbeat = cast(Any, beats)
     progress.waiter._waker.wake()
     progress.turn()

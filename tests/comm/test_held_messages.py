@@ -51,8 +51,9 @@ class Receiver:
         for pair in (each for those in pairs.values() for each in those):
             stack.enter_context(pair[0])
             stack.enter_context(pair[1])
-        mesh = {rank: tuple(own for own, _ in those) for rank, those in pairs.items()}
-        self.progress = Progress(0, mesh, QuietTransport())
+        self.progress = Progress(0, 3)
+        for rank, those in pairs.items():
+            self.progress.connect(rank, those[0][0])
         self.matcher = Matcher(self.progress)
         self.channels: dict[int, Channel] = {}
         self.controls = {rank: those[0][1] for rank, those in pairs.items()}

@@ -32,8 +32,8 @@ def other() -> Iterator[tuple[Progress, socket.socket]]:
     with ExitStack() as stack:
         mine, theirs = socket.socketpair()
         mine.setblocking(False)
-        connections = (mine, *(stack.enter_context(socket.socket()) for _ in range(4)))
-        progress = Progress(3, {0: connections}, _NoKeepAlive())
+        progress = Progress(3, 4)
+        progress.connect(0, mine)
         progress.listener = Matcher(progress)
         stack.callback(progress.close)
         yield progress, stack.enter_context(theirs)

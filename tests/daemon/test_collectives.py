@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec.structs import replace
 
 import softnic
 from softnic import codecs, socket
@@ -82,7 +83,7 @@ class Rank:
 
     def told(self) -> WorkCompletion | WorkFailed:
         reply: WorkCompletion | WorkFailed = work_queue.decode_from_nic(self.socket.recv(1 << 16))
-        return reply
+        return replace(reply, rate=0.0) if isinstance(reply, WorkCompletion) else reply  # a slow machine measures one
 
     def close(self) -> None:
         self.socket.close()
@@ -245,6 +246,7 @@ def test_ranks_that_post_different_things(three: list[Nic]) -> None:
         arrays = [softnic.zeros(1000) for _ in range(3)]
         for rank, array in zip(ranks, arrays, strict=True):
             rank.post(array, array, op="MAX" if rank.rank == 1 else "SUM")
+            until(lambda: grown(three[0], before, "collectives_posted") == 1)  # else nothing of rank 0 could fail
         for rank in ranks:
             reply = rank.told()
             assert isinstance(reply, WorkFailed)
@@ -452,8 +454,8 @@ def test_invalid_groups_are_refused(three: list[Nic]) -> None:
         refused("two streams", nics.fileno(), words=[0, number], data=[0, other], process=[0])
         refused("two streams", nics.fileno(), words=[0, number], data=[0, other], process=[0, other])
         refused("no stream 99", nics.fileno(), words=[0, number], data=[0, other], process=[0, 99])
-        refused("connections to all others", nics.fileno(), words=[number, 0], data=[0, other])
-        refused("connections to all others", nics.fileno(), rank=2, words=[0, number], data=[0, other])
+        refused("connections to other ranks", nics.fileno(), words=[number, 0], data=[0, other])
+        refused("connections to other ranks", nics.fileno(), rank=2, words=[0, number], data=[0, other])
         with three[0].server() as listening:
             refused("not connected", nics.fileno(), words=[0, stream_of(listening.fileno()).stream], data=[0, other])
         words[0][1].send(b"x")  # the refused descriptors are unchanged

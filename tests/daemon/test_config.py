@@ -22,7 +22,7 @@ def test_defaults() -> None:
     config = configured(*MINIMAL)
     assert config.address == 0x0A4D0001
     assert config.label == "10.77.0.1"
-    assert config.wire_address == ("0.0.0.0", 4789)
+    assert config.wire_address == ("::", 4789)
     assert config.offload_table == {0x28: "bounded:10"}
     assert config.peer_addresses == {}
     assert config.emulation_spec is None
@@ -101,7 +101,7 @@ def test_file_and_flags_are_equivalent_and_flags_override_the_file(tmp_path: Pat
         ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
         ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),
         ([*MINIMAL, "--offload", "0x28=raw", "--offload", "40=raw"], "offloads: "),
-        ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is not one of cubic, reno, bbr"),
+        ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is not one of auto, cubic, reno, bbr"),
         ([*MINIMAL, "--rate", "fast"], "emulation: "),
         ([*MINIMAL, "--mode", "fil"], "mode: 'fil' is not one of fill, packet"),
         ([*MINIMAL, "--mtu", "10"], "mtu: expected int >= 576"),

@@ -44,6 +44,8 @@ def test_lines_about_invented_addresses_are_limited_and_summarised(
     assert [event.text for event in event_log.events] == caplog.messages
     event_log.peer_event(PeerLost(1, 4.0, 1))
     assert "0.0.0.1 is lost" in caplog.messages[-1]
+    event_log.peer_event(PeerLost(1, 4.0, 1, "192.0.2.1:9500"))
+    assert "has not answered for 4.0 s, relayed by 192.0.2.1:9500, conn" in caplog.messages[-1]
 
 
 def test_lines_about_streams_without_memory_are_limited_and_summarised(

@@ -39,6 +39,7 @@ def test_a_socket_that_was_not_closed_is_collected(nics: list[Nic], monkeypatch:
         left = [socket.socket(nic=nics[0].path)]
         left[0].setblocking(False)
         assert left[0].connect_ex(listening.getsockname())
+        accepted = listening.accept()[0]
 
         def collect() -> None:
             with pytest.warns(ResourceWarning, match="unclosed") as caught:
@@ -46,7 +47,8 @@ def test_a_socket_that_was_not_closed_is_collected(nics: list[Nic], monkeypatch:
             texts.extend(str(each.message) for each in caught)
 
         info = interrupted(monkeypatch, nics[0], collect)
-        listening.accept()[0].close()
+        with accepted:
+            assert read_all(accepted) == b""
     assert isinstance(info, NicInfo)
     assert any(f"laddr=('{nics[0].ip}', " in text for text in texts), texts
 

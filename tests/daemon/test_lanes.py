@@ -48,6 +48,9 @@ class FakeEngine:
     def stage(self, part: StagedPart) -> None:
         self.staged.append(part)
 
+    def start_rank(self, rank: int, now: float) -> None:
+        raise AssertionError(f"rank {rank} was connected at {now}")
+
     def fail(self, rank: int, text: str) -> None:
         """Fail as an engine does: once."""
         if not self.failures:
@@ -207,6 +210,14 @@ def test_a_collective_is_complete_with_its_last_part(last: int) -> None:
         assert communicator.replies == []
     communicator.complete(last, 1)
     assert communicator.replies == [WorkCompletion(1)]
+
+
+def test_the_rate_of_a_rank_is_that_of_all_its_lanes() -> None:
+    lanes = Communicator(3).lanes
+    lanes.begin(request(1), memoryview(b""), memoryview(b""))
+    assert lanes.on_reply(2, WorkCompletion(1, 5.0)) is None
+    assert lanes.merge(deque([WorkCompletion(1, 7.0)])) == []
+    assert lanes.on_reply(1, WorkCompletion(1, 30.0)) == WorkCompletion(1, 42.0)
 
 
 def test_a_collective_may_be_cancelled_until_its_last_part_is_complete() -> None:

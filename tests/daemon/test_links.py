@@ -132,12 +132,14 @@ def test_peers_are_added_while_nics_run(tmp_path: Path) -> None:
             assert all(host == "127.0.0.1" and port for host, port in wires)
             for peer, error in (
                 (control.AddPeer("10.77.0.1", "127.0.0.1", 5), "own address"),
-                (control.AddPeer("10.77.0.2", "somewhere", 5), "not an IPv4 address"),
+                (control.AddPeer("10.77.0.2", "somewhere", 5), "not an IP address"),
                 (control.AddPeer("10.77.0.2", "127.0.0.1", 70000), "not a port"),
             ):
                 with pytest.raises(OSError, match=error) as caught:
                     first.call(peer)
                 assert caught.value.errno == errno.EINVAL
+            with pytest.raises(OSError, match=r"\[::1\]:5 \(IPv6\) cannot be reached from a socket of IPv4 alone"):
+                first.call(control.AddPeer("10.77.0.2", "::1", 5))
             assert first.call(control.AddPeer(nics[1].ip, *wires[1])) == control.Done()
             assert second.call(control.AddPeer(nics[0].ip, *wires[0])) == control.Done()
         a, b = pair(nics)

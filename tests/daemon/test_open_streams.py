@@ -61,7 +61,7 @@ def test_options_are_the_nics_and_bind_reuses_an_address_that_they_allow(nics: l
         for level, name, default, value in (
             (plain.SOL_SOCKET, plain.SO_REUSEADDR, 0, 1),
             (plain.IPPROTO_TCP, plain.TCP_KEEPIDLE, 7200, 5),
-            (plain.IPPROTO_TCP, plain.TCP_CONGESTION, "cubic", "reno"),
+            (plain.IPPROTO_TCP, plain.TCP_CONGESTION, "auto", "reno"),
             (SOL_NIC, NIC_CODEC, "", "bfp:7"),
         ):
             assert client.call(control.QueryOption(number, level, name)).value == default

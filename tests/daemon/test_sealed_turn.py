@@ -19,6 +19,7 @@ from softnic._native import ffi, lib
 from softnic.link.secure import handshake
 from softnic.link.secure import session as session_limits
 from softnic.link.secure.channel import SecureChannel, SecureCounters
+from softnic.link.secure.handshake import Handshake
 from softnic.link.secure.hello import SecureHello
 from softnic.link.secure.libcrypto import cipher
 from softnic.link.secure.session import SecureSession
@@ -205,6 +206,8 @@ def hostile(nics: WiredNics) -> list[tuple[str, bytes]]:
     good = sealed(session, bytes(60))
     stranger = good[:4] + bytes(4) + good[8:]
     (state,) = channel_of(nics, 1)._states.values()
+    assert isinstance(state.handshake, Handshake)
+    [pair] = state.handshake.pairs
     return [
         ("dropped_forged", good[:-1] + bytes([good[-1] ^ 1])),
         ("dropped_forged", good[:20] + bytes([good[20] ^ 1]) + good[21:]),
@@ -213,8 +216,8 @@ def hostile(nics: WiredNics) -> list[tuple[str, bytes]]:
         ("dropped_malformed", b"\x11" + bytes(8)),
         ("dropped_malformed", b"\x12" + bytes(100)),
         ("dropped_no_session", stranger),
-        ("dropped_wrong_key", SecureHello(b"s" * 32).pack(1, state.keys.hello_in[::-1])),
-        ("dropped_hello", SecureHello(bytes(32), asks=True).pack(1, state.keys.hello_in)),
+        ("dropped_wrong_key", SecureHello(b"s" * 32).pack(1, pair.hello_in[::-1])),
+        ("dropped_hello", SecureHello(bytes(32), asks=True).pack(1, pair.hello_in)),
     ]
 
 

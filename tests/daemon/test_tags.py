@@ -257,12 +257,12 @@ def test_options_are_stored_and_returned(nics: list[Nic]) -> None:
 def test_congestion_control_is_chosen_by_name(nics: list[Nic]) -> None:
     option = socket.IPPROTO_TCP, socket.TCP_CONGESTION
     with nics[1].server() as listening, nics[0].connect(listening.getsockname()) as s:
-        assert s.getsockopt(*option, 16) == b"cubic"
-        assert socket.info(s).congestion == "cubic"
-        for name in ("bbr", "reno"):
+        assert s.getsockopt(*option, 16) == b"auto"
+        assert socket.info(s).congestion == "auto: cubic"
+        for name in ("bbr", "reno", "cubic"):
             s.setsockopt(*option, name.encode() + bytes(16 - len(name)))
             assert s.getsockopt(*option, 16) == name.encode()
             assert socket.info(s).congestion == name
-        with pytest.raises(OSError, match="not one of the algorithms cubic, reno, bbr") as caught:
+        with pytest.raises(OSError, match="not one of the algorithms auto, cubic, reno, bbr") as caught:
             s.setsockopt(*option, b"vegas")
         assert caught.value.errno == errno.ENOENT

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from msgspec.structs import replace
 
 from softnic.collectives import schedule
 from softnic.collectives.elements import name_of
@@ -94,7 +95,8 @@ class JoinedNics(WiredNics):
         for queue, replies in zip(self.queues, self.replies, strict=False):
             with contextlib.suppress(BlockingIOError, OSError):
                 while packet := queue.recv(work_queue.MAX_PACKET):
-                    replies.append(work_queue.decode_from_nic(memoryview(packet)))
+                    reply = work_queue.decode_from_nic(memoryview(packet))
+                    replies.append(replace(reply, rate=0.0) if isinstance(reply, WorkCompletion) else reply)
 
 
 def contribution(rng: random.Random, dtype: str, count: int) -> npt.NDArray[np.uint8]:

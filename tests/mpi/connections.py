@@ -28,6 +28,7 @@ def vanish(comm: Communicator) -> None:
 def send_control_bytes(comm: Communicator, data: bytes) -> None:
     """Send bytes to every other rank on the connection for control messages."""
     for peer in connections_of(comm).progress.peers.values():
+        assert peer.control is not None
         peer.control.send(data)
 
 

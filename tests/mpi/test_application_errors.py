@@ -161,11 +161,13 @@ class WithoutMemory(EngineNics):
 
     refuses = False
 
-    def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> NicConnection:
-        nic = super().join(rank, channels)
+    def join(
+        self, place: tuple[int, int], channels: Any, _process: object = None, _lanes: object = ()
+    ) -> NicConnection:
+        nic = super().join(place, channels)
 
         def number(region: Any) -> int:
-            if self.refuses and rank == 0:
+            if self.refuses and place[0] == 0:
                 raise OSError(12, "Cannot allocate memory")
             return nic.number(region)
 

@@ -188,3 +188,34 @@ tell(rank=rank, size=size)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout) == {"rank": 0, "size": 1}
+
+
+class UnevenCluster(Cluster):
+    """Its last node has a fifth of the others' rate."""
+
+    def _start_nic(self, node: int, wires: list[str], flags: list[str]) -> int:
+        slow = ["--rate", "40mbit"] if node == self.nodes - 1 else []
+        return super()._start_nic(node, wires, flags + slow)
+
+
+@pytest.mark.slow
+def test_a_slow_rank_gets_no_block() -> None:
+    """All ranks agree on it, with the same bits. Calls last longer than two windows in which rates are measured."""
+    program = """
+found = []
+for number in range(4):
+    values = gradient(rank, 3_000_000)
+    comm.Allreduce(MPI.IN_PLACE, values)
+    found.append(zlib.crc32(values.tobytes()))
+tell(found=found)
+comm.Barrier()
+sys.stdin.readline()
+"""
+    with UnevenCluster(nodes=4, rate="200mbit") as cluster, Job(cluster, program) as job:
+        told = [job.line(rank)["found"] for rank in range(4)]
+        plans = {communicator.paths for node in range(4) for communicator in cluster.stats(node).communicators}
+    assert told == [told[0]] * 4
+    [plan] = plans
+    *others, slow = plan.removeprefix("shares ").split()
+    assert slow == "0%"
+    assert sum(float(share.removesuffix("%")) for share in others) == pytest.approx(100, abs=0.2)

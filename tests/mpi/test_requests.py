@@ -312,10 +312,10 @@ def test_nobody_posts_before_all_have_joined() -> None:
     late = threading.Event()
 
     class Late(FakeNics):
-        def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> Any:
-            if rank == 2:
+        def join(self, place: tuple[int, int], channels: Any, _process: object = None, _lanes: object = ()) -> Any:
+            if place[0] == 2:
                 assert late.wait(60)
-            return super().join(rank, channels)
+            return super().join(place, channels)
 
     nics = Late()
     met: list[int] = []
@@ -333,10 +333,10 @@ def test_nobody_posts_before_all_have_joined() -> None:
 
 def test_a_nic_that_refuses_is_an_error_on_every_rank() -> None:
     class Full(FakeNics):
-        def join(self, rank: int, channels: Any, _process: object = None, _lanes: object = ()) -> Any:
-            if rank == 1:
+        def join(self, place: tuple[int, int], channels: Any, _process: object = None, _lanes: object = ()) -> Any:
+            if place[0] == 1:
                 raise OSError(105, "the NIC has enough groups")
-            return super().join(rank, channels)
+            return super().join(place, channels)
 
     for error in failures(3, lambda comm: comm.Init(), Full()):
         assert isinstance(error, CommError)

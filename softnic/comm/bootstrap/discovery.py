@@ -4,7 +4,7 @@ With SOFTNIC_NIC in the environment, they follow from it (launch.py). Otherwise 
 store (store.py), on NICs that are started for them. The first rule that applies says where rank 0 serves the store, and
 `Launch.found` names it:
 
-1. SOFTNIC_STORE=HOST:PORT: the host of rank 0 and a free port there.
+1. SOFTNIC_STORE=HOST:PORT: the host of rank 0 and a free port there; an IPv6 address stands in brackets.
 2. The launcher reports that all ranks are on one host (LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE, MPI_LOCALNRANKS,
    SLURM_NNODES): a Unix socket named after the launcher's name of the job.
 3. MASTER_ADDR: the host of rank 0, at one of a few ports that are derived from the launcher's name of the job.
@@ -27,6 +27,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import NamedTuple
 
+from softnic import underlay
 from softnic.comm.bootstrap import host_address, nic_launcher
 from softnic.comm.bootstrap.launch import ATTEMPT_VARIABLE, Launch
 from softnic.comm.bootstrap.nic_launcher import NicReference
@@ -77,13 +78,10 @@ def locate_store(environment: Mapping[str, str], launch: Launch) -> StoreLocatio
     job = job_id(environment, launch)
     text = environment.get(STORE_VARIABLE, "").strip()
     if text:
-        host, _, port = text.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= 0xFFFF:
-            raise LaunchError(f"{STORE_VARIABLE}={text} is not HOST:PORT")
-        return StoreLocation([(host, int(port))], job, f"{STORE_VARIABLE}={text}")
+        return StoreLocation([_store_address(text)], job, f"{STORE_VARIABLE}={text}")
     if names and is_single_host(environment, launch):
         return StoreLocation([f"\0softnic-{os.getuid()}-{job[:32]}"], job, f"one host, {launch.source}'s {names[0]}")
-    if master := environment.get("MASTER_ADDR", "").strip():
+    if master := host_address.master(environment):
         return StoreLocation([(master, port) for port in candidate_ports(job)], job, f"MASTER_ADDR={master}")
     if launch.source == "Open MPI" and (hosts := host_address.mpirun_addresses(environment)):
         addresses = [(host, port) for port in candidate_ports(job) for host in hosts]
@@ -94,6 +92,16 @@ def locate_store(environment: Mapping[str, str], launch: Launch) -> StoreLocatio
         f"set {STORE_VARIABLE}=HOST:PORT, rank 0's host and a free port there, for all ranks; or {NIC_VARIABLE} to a "
         "NIC's control socket"
     )
+
+
+def _store_address(text: str) -> tuple[str, int]:
+    try:
+        address = underlay.parse(text)
+    except ValueError as error:
+        raise LaunchError(f"{STORE_VARIABLE}: {error}") from None
+    if not address[1]:
+        raise LaunchError(f"{STORE_VARIABLE}={text} is not HOST:PORT")
+    return address
 
 
 def job_id(environment: Mapping[str, str], launch: Launch) -> str:
@@ -168,7 +176,7 @@ def discover(launch: Launch) -> Iterator[Bootstrap]:
 
 def _any_interface(address: Address) -> Address:
     """Return where to listen for clients of an address: other hosts may resolve its name to another interface."""
-    return address if isinstance(address, str) or address[0].startswith("127.") else ("", address[1])
+    return address if isinstance(address, str) or underlay.is_local(address[0]) else (underlay.ANY, address[1])
 
 
 @contextmanager
@@ -202,7 +210,8 @@ def exchange_addresses(
         if listener is not None:
             listener.close()
         raise
-    yield Bootstrap(replace(launch, addresses=tuple(addresses)), transport, listener, nic)
+    found = replace(launch, addresses=tuple(addresses), epoch=exchange.epoch)
+    yield Bootstrap(found, transport, listener, nic)
 
 
 def _read_address(exchange: StoreExchange, rank: int) -> tuple[str, int]:

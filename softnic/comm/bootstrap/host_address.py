@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import fcntl
-import ipaddress
 import os
 import re
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from softnic import underlay
 from softnic.cluster.supervisor import base_directory
+from softnic.underlay import BOTH, IPV4
 
 WIRE_VARIABLE = "SOFTNIC_WIRE"
-"""The address or the interface by which other hosts reach this one, optionally with :PORT."""
+"""The address or the interface by which other hosts reach this one, optionally with :PORT; an IPv6 address with a port
+stands in brackets."""
 MAX_MTU = 9000
-OVERHEAD = 50
-"""Bytes of VXLAN around a packet of a NIC: Ethernet 14, VXLAN 8, UDP 8, IPv4 20."""
-ENCRYPTED_OVERHEAD = 74
-"""Bytes around a packet with encryption in place of VXLAN, whose header and tag have 16 each."""
 _DEFAULT_MTU = 1500
 _MIN_MTU = 576
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-_UNUSED_ADDRESS = "192.0.2.1"
-"""An address without a host (RFC 5737), to which the default route leads. Nothing is sent to it."""
+_IPV6_ADDRESSES = Path("/proc/net/if_inet6")
+_GLOBAL = 0
+"""Scope of the addresses that other hosts can use: link-local ones need the name of an interface there."""
 
 
 class Wire(NamedTuple):
@@ -35,12 +34,17 @@ class Wire(NamedTuple):
     host: str
     port: int
     mtu: int
-    """MTU of the interface, in bytes of IPv4."""
+    """MTU of the interface, in bytes of IP."""
 
     @property
     def local(self) -> bool:
         """True if only this host reaches it."""
-        return ipaddress.IPv4Address(self.host).is_loopback
+        return underlay.is_local(self.host)
+
+    @property
+    def family(self) -> int:
+        """That of the address."""
+        return underlay.family(self.host)
 
 
 def identity() -> str:
@@ -53,11 +57,13 @@ def identity() -> str:
     return f"{boot} {Path('/proc/self/ns/net').readlink()} {os.getuid()} {directory.st_dev}:{directory.st_ino}"
 
 
-def wire(environment: Mapping[str, str]) -> Wire:
-    """Return the address by which other hosts reach this one.
+def wires(environment: Mapping[str, str]) -> list[Wire]:
+    """Return the addresses by which other hosts reach this one: one of IPv4, one of IPv6, or one of each, of which the
+    first is to be preferred.
 
-    The first that exists is taken: SOFTNIC_WIRE; this host's address on the route to the host of SOFTNIC_STORE, of
-    MASTER_ADDR, or of mpirun; the one on the default route; the one of any interface; loopback.
+    SOFTNIC_WIRE, if it is set. Otherwise, for each family, the first that exists: this host's address on the route to
+    the host of SOFTNIC_STORE, of MASTER_ADDR, or of mpirun; the one on the default route; the one of any interface. The
+    family for which an earlier one exists is preferred, and IPv4 before IPv6. Without any, loopback.
 
     Raises
     ------
@@ -67,64 +73,86 @@ def wire(environment: Mapping[str, str]) -> Wire:
     text = environment.get(WIRE_VARIABLE, "").strip()
     interfaces = _interfaces()
     if text:
-        host, port = _split_port(text)
-        host = interfaces.get(host, host)
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise ValueError(
-                f"{WIRE_VARIABLE}={text}: {host!r} is neither an IPv4 address nor an interface that has one"
-            ) from None
-        return Wire(host, port, _mtu(host, interfaces))
-    named = (environment.get("SOFTNIC_STORE", "").rpartition(":")[0], environment.get("MASTER_ADDR", ""))
-    targets = (*named, *mpirun_addresses(environment), _UNUSED_ADDRESS)
-    own = [_source_address(target) for target in targets if target]
-    host = next((each for each in [*own, *interfaces.values()] if not each.startswith(("127.", "0."))), "127.0.0.1")
-    return Wire(host, 0, _mtu(host, interfaces))
+        return _given(text, interfaces)
+    found: dict[int, str] = {}
+    every = [host for hosts in interfaces.values() for host in hosts]
+    for own in [*_sources(environment), sorted(every, key=underlay.family)]:
+        for host in own:
+            if not underlay.is_local(host) and not underlay.is_link_local(host):
+                found.setdefault(underlay.family(host), host)
+    return [Wire(host, 0, _mtu(host, interfaces)) for host in found.values() or ("127.0.0.1",)]
+
+
+def _given(text: str, interfaces: Mapping[str, Sequence[str]]) -> list[Wire]:
+    """Return what SOFTNIC_WIRE names."""
+    try:
+        host, port = underlay.parse(text, 0)
+    except ValueError as error:
+        raise ValueError(f"{WIRE_VARIABLE}: {error}") from None
+    hosts = sorted(interfaces.get(host, [host]), key=underlay.family)
+    if not all(map(underlay.is_address, hosts)):
+        raise ValueError(f"{WIRE_VARIABLE}={text}: {host!r} is neither an IP address nor an interface that has one")
+    first = {underlay.family(each): each for each in reversed(hosts)}
+    return [Wire(first[each], port, _mtu(first[each], interfaces)) for each in BOTH if each in first]
+
+
+def _sources(environment: Mapping[str, str]) -> list[list[str]]:
+    """Return this host's addresses on the routes to the other hosts that are known, and on the default routes."""
+    named = (_host_of(environment.get("SOFTNIC_STORE", "")), master(environment))
+    targets: list[list[str]] = []
+    for target in (*named, *mpirun_addresses(environment)):
+        with suppress(OSError):
+            if target:
+                targets.append([host for host, _ in underlay.addresses((target, 0))])
+    targets.append(list(underlay.UNUSED.values()))
+    return [
+        sorted((own for target in hosts if (own := underlay.source(target)) is not None), key=underlay.family)
+        for hosts in targets
+    ]
+
+
+def master(environment: Mapping[str, str]) -> str:
+    """Return the host in MASTER_ADDR, of which some launchers write an IPv6 address in brackets; empty: none is set."""
+    return environment.get("MASTER_ADDR", "").strip().removeprefix("[").removesuffix("]")
+
+
+def _host_of(store: str) -> str:
+    try:
+        return underlay.parse(store, 0)[0]
+    except ValueError:
+        return ""
 
 
 def mpirun_addresses(environment: Mapping[str, str]) -> list[str]:
-    """Return the IPv4 addresses of the host of Open MPI's mpirun."""
-    found = re.search(r"tcp://([0-9.,]+):\d+", environment.get("OMPI_MCA_orte_hnp_uri", ""))
-    return found[1].split(",") if found else []
+    """Return the addresses of the host of Open MPI's mpirun."""
+    uri = environment.get("OMPI_MCA_orte_hnp_uri", "")
+    found = re.findall(r"tcp://([0-9.,]+):\d+|tcp6://\[([0-9a-fA-F:.,]+)\]:\d+", uri)
+    return [host for ipv4, ipv6 in found for host in (ipv4 or ipv6).split(",")]
 
 
-def nic_mtu(interface_mtus: list[int], encrypted: bool = False) -> int:
-    """Return the MTU of NICs whose packets fit all these interfaces."""
-    overhead = ENCRYPTED_OVERHEAD if encrypted else OVERHEAD
-    return max(_MIN_MTU, min(MAX_MTU, min(interface_mtus) - overhead))
+def nic_mtu(interface_mtus: Sequence[int], family: int = IPV4, encrypted: bool = False) -> int:
+    """Return the MTU of NICs whose packets fit all these interfaces, over a family of addresses."""
+    return max(_MIN_MTU, min(MAX_MTU, min(interface_mtus) - underlay.overhead(family, encrypted)))
 
 
-def _split_port(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon:
-        return text, 0
-    if not port.isdecimal() or int(port) > 0xFFFF:
-        raise ValueError(f"{WIRE_VARIABLE}={text}: {port!r} is not a port")
-    return host, int(port)
-
-
-def _source_address(target: str) -> str:
-    """Return this host's address on the route to another host; 0.0.0.0 if there is no route."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((target, 9))
-        address: str = probe.getsockname()[0]
-        return address
-    return "0.0.0.0"
-
-
-def _interfaces() -> dict[str, str]:
-    """Return the IPv4 addresses of the interfaces that have one, by name."""
-    addresses = {}
+def _interfaces() -> dict[str, list[str]]:
+    """Return the addresses of the interfaces that have any, by name."""
+    addresses: dict[str, list[str]] = {}
     for _, name in socket.if_nameindex():
         with suppress(OSError):
-            addresses[name] = socket.inet_ntoa(_ioctl(name, _SIOCGIFADDR)[20:24])
+            addresses[name] = [socket.inet_ntoa(_ioctl(name, _SIOCGIFADDR)[20:24])]
+    with suppress(OSError):
+        for line in _IPV6_ADDRESSES.read_text().splitlines():
+            address, _, _, scope, _, name = line.split()
+            if int(scope, 16) == _GLOBAL:
+                host = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(address))
+                addresses.setdefault(name, []).append(underlay.numeric(host))
     return addresses
 
 
-def _mtu(address: str, interfaces: Mapping[str, str]) -> int:
+def _mtu(address: str, interfaces: Mapping[str, Sequence[str]]) -> int:
     for name, own in interfaces.items():
-        if own == address:
+        if address in own:
             with suppress(OSError):
                 return int(struct.unpack_from("i", _ioctl(name, _SIOCGIFMTU), 16)[0])
     return _DEFAULT_MTU

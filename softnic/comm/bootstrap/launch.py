@@ -88,6 +88,8 @@ class Launch:
     """Description of how the ranks were discovered (discovery.py)."""
     secret: bytes = field(default=b"", repr=False)
     """What only processes of this job know; empty: everybody who reaches them is taken for one of them."""
+    epoch: str = ""
+    """Random name of this start of the ranks, which no other start has; empty: they did not agree on one."""
 
     @property
     def size(self) -> int:
@@ -132,6 +134,15 @@ def ranks_here(environment: Mapping[str, str]) -> int:
         if text.isascii() and text.isdecimal() and int(text):
             return int(text)
     return 1
+
+
+def local_rank(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the rank among those of this host, and their number, from a launcher that says both; None without one."""
+    for launcher in LAUNCHERS:
+        texts = [environment.get(name, "").strip() for name in (launcher.local_rank, launcher.ranks_here)]
+        if all(text.isascii() and text.isdecimal() for text in texts) and int(texts[0]) < int(texts[1]):
+            return int(texts[0]), int(texts[1])
+    return None
 
 
 def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int, str]:

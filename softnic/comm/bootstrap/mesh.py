@@ -1,10 +1,12 @@
-"""Connects each pair of ranks.
+"""Connects pairs of ranks: some at the start, others when they are first needed.
 
-Each rank listens, connects to the lower ranks and accepts the higher ones: one connection for each channel
-(softnic/comm/messages.py). When all have met, those of further lanes follow, as many as every rank's NIC has queues.
-Both ends of a connection first send Hello, so that connections of other jobs and services are detected, and those
-without the secret of this job. Ranks may start in any order: a refused connection is retried while the rank may still
-join (presence.py).
+Few ranks all connect at the start, of many the pairs of a tree, by which barriers and short sums go (first_pairs.py).
+Each rank listens, connects to lower ranks and accepts higher ones: one connection for each channel
+(softnic/comm/messages.py). A rank that needs a higher one calls it by a connection of its own, and is connected to.
+Connections of further lanes are made as well, as many as every rank's NIC has queues; in a tree, ranks gather their
+number, and so each knows that all have started. Both ends of a connection first send Hello, so that connections of
+other jobs and services are detected, and those without the secret of this job. Ranks may start in any order: a refused
+connection is retried while the rank may still join (presence.py).
 
 A rank that fails sends the reason to the ranks that are connected already, and notices when one of these exits. While
 ranks are missing, a warning says why this rank's NIC drops datagrams, such as those sealed by another key.
@@ -13,7 +15,6 @@ ranks are missing, a warning says why this rank's NIC drops datagrams, such as t
 from __future__ import annotations
 
 import errno
-import hmac
 import logging
 import math
 import os
@@ -21,17 +22,18 @@ import select
 import socket
 import time
 import weakref
-from collections.abc import Container, Generator, Sequence
+from collections.abc import Container, Generator, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from msgspec import structs
-
+from softnic.collectives import pairs
 from softnic.comm import messages
+from softnic.comm.bootstrap.first_pairs import all_connect_at_start, connected_at_start
+from softnic.comm.bootstrap.greeting import FirstFrame, Greeting, receive_first
 from softnic.comm.bootstrap.launch import SECRET_VARIABLE, Launch
 from softnic.comm.bootstrap.presence import Presence
 from softnic.comm.errors import CommError
-from softnic.comm.peer import Mesh
+from softnic.comm.peer import Connections, Mesh
 from softnic.comm.transport import Transport
 from softnic.terminal import printable
 
@@ -47,14 +49,12 @@ _DROPS = {
     "link_dropped_unknown_source": "it drops the datagrams of a NIC that is none of its peers",
 }
 """What growing counters of a NIC mean; `softnic stat` names the NICs."""
-_MAX_HELLO_BYTES = 96
-_REFUSED = b"-"
-"""In place of a proof, to a rank that has none."""
 _CHANNELS = range(messages.CHANNELS)
 SPARE_CONNECTIONS = 64
 """Accepted connections without a Hello, beyond those of the ranks."""
 
 log = logging.getLogger("softnic")
+
 
 Handshake = Generator[int, None, None]
 """Exchanges Hello on a connection; yields the events of poll that it waits for. Its peer is verified when it ends."""
@@ -66,10 +66,13 @@ class PendingConnection(NamedTuple):
     connection: socket.socket
     handshake: Handshake
     accepted: bool
+    called: int = -1
+    """The higher rank that it calls, if it does."""
 
 
 class MeshBuilder:
-    """One attempt to connect to all ranks of a launch, made by `run`, which closes the listener."""
+    """The connections of a launch's ranks in the making. `run` makes those of the start; if they are not all, the
+    listener stays open, and further ones are made by `want`, `advance` and `take`, until `close`."""
 
     def __init__(
         self,
@@ -79,10 +82,17 @@ class MeshBuilder:
         presence: Presence | None = None,
     ) -> None:
         self._launch = launch
+        self._greeting = Greeting(launch)
         self._presence = presence or Presence(launch.timeout_s)
         self._transport = transport
         self._listener = listener
-        self._poll = select.poll()
+        try:
+            self._first = connected_at_start(launch.rank, launch.size)
+        except ValueError as error:
+            raise CommError(str(error), rank=launch.rank) from None
+        self._channels = messages.CHANNELS
+        """Connections to each rank."""
+        self._poll = select.epoll()
         self._pending: dict[int, PendingConnection] = {}
         self._retries: list[tuple[float, int, int]] = []
         """Times of the next attempts to connect, each with a rank and a channel."""
@@ -92,6 +102,20 @@ class MeshBuilder:
         """By rank, of its NIC."""
         self._control_ranks: dict[int, int] = {}
         """Ranks by file descriptor of their CONTROL connections."""
+        self._gathering: dict[int, FirstFrame] = {}
+        """By rank, what reads its Gathered."""
+        self._gathered: dict[int, int] = {}
+        """By rank, what it has sent."""
+        self._wanted: set[int] = set()
+        """Ranks that connections are being made with, after the start."""
+        self._called: set[int] = set()
+        """Lower ranks that have asked for them, perhaps before the end of this rank's start."""
+        self._taken: set[int] = set()
+        """Ranks whose connections are no longer this object's."""
+        self._ended: set[int] = set()
+        """Ranks that have closed their CONTROL connection before the others to them were complete."""
+        self.lost: dict[int, str] = {}
+        """Ranks that took no connection after the start, and why."""
         self._last_error = ""
         self._counters: dict[str, int] = {}
         """Of the NIC, when it was asked last."""
@@ -102,42 +126,178 @@ class MeshBuilder:
         _builders.add(self)
 
     def run(self) -> Mesh:
-        """Return when all ranks are connected. Raises CommError, which names the ranks that are missing."""
+        """Return when the ranks of the start are connected. Raises CommError, which names those that are missing."""
         launch = self._launch
-        others = [rank for rank in range(launch.size) if rank != launch.rank]
         self._presence.begin()
         try:
-            self._queues[launch.rank] = self._transport.queues()
+            self._queues[launch.rank] = self._greeting.queues = self._transport.queues()
             self._listen()
-            self._connect_all(others, messages.CHANNELS)
-            channels = messages.CHANNELS + messages.LANE_CHANNELS * (min(self._queues.values()) - 1)
-            lower, further = range(launch.rank), range(messages.CHANNELS, channels)
+            self._connect_all(messages.CHANNELS)
+            self._channels += messages.LANE_CHANNELS * (self._agree_on_queues() - 1)
+            lower, further = self._lower(self._first), range(messages.CHANNELS, self._channels)
             self._retries = [(0.0, rank, channel) for rank in lower for channel in further]
-            self._connect_all(others, channels)
+            self._connect_all(self._channels)
         except BaseException as error:
             failure = error
             if isinstance(error, OSError):
                 failure = CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank)
             self._send_abort(failure)
-            for connection in self._connections.values():
-                connection.close()
+            self.close()
             raise failure from (None if failure is error else error)
-        finally:
-            _builders.discard(self)
-            if self._listener is not None:
-                self._listener.close()
-            for pending in self._pending.values():
-                pending.connection.close()
-        mesh = {rank: tuple(self._connections.pop((rank, each)) for each in range(channels)) for rank in others}
-        for connection in self._connections.values():  # of lanes that not all ranks have
-            connection.close()
+        mesh = {rank: self._take(rank) for rank in sorted(self._first)}
+        if self.is_complete:
+            self.close()
         return mesh
 
-    def _connect_all(self, others: Sequence[int], channels: int) -> None:
-        """Return when there are connections for the first channels."""
-        wanted = {(rank, channel) for rank in others for channel in range(channels)}
+    def _connect_all(self, channels: int) -> None:
+        """Return when there are connections for the first channels to the ranks of the start."""
+        wanted = {(rank, channel) for rank in self._first for channel in range(channels)}
         while not wanted <= self._connections.keys():
             self._step()
+
+    def _agree_on_queues(self) -> int:
+        """Return the fewest queues that a NIC has. In a tree, all ranks have started when this returns."""
+        launch = self._launch
+        if all_connect_at_start(launch.size):
+            return min(self._queues.values())
+        upper, below = self._lower(self._first), [rank for rank in self._first if rank > launch.rank]
+        least = min([self._queues[launch.rank], *(self._gather(rank) for rank in below)])
+        for rank in upper:
+            self._tell_gathered(rank, least)
+            least = self._gather(rank)
+        for rank in below:
+            self._tell_gathered(rank, least)
+        return least
+
+    def _tell_gathered(self, rank: int, queues: int) -> None:
+        self._connections[rank, messages.CONTROL].send(messages.pack(messages.Gathered(queues)))  # it fits
+
+    def _gather(self, rank: int) -> int:
+        """Return what a rank has gathered."""
+        connection = self._connections[rank, messages.CONTROL]
+        self._gathering[rank] = receive_first(connection)
+        self._poll.modify(connection, next(self._gathering[rank]))
+        while rank not in self._gathered:
+            self._step()
+        return self._gathered[rank]
+
+    def _look_at_control(self, rank: int) -> None:
+        """Read what a rank has gathered. Raises CommError if it has exited before all had joined."""
+        if rank not in self._gathering:
+            if not self._has_started:
+                raise self._exited(rank)
+            self._ended.add(rank)  # what it has sent before may still be read
+            self._poll.modify(self._connections[rank, messages.CONTROL], 0)
+            return
+        connection = self._connections[rank, messages.CONTROL]
+        try:
+            next(self._gathering[rank])
+        except StopIteration as end:
+            frame = end.value
+            if isinstance(frame, messages.Abort):
+                raise self._reported(rank, frame) from None
+            if not isinstance(frame, messages.Gathered):
+                raise CommError(f"rank {rank} sent nonsense", rank=rank) from None
+            del self._gathering[rank]
+            self._gathered[rank] = max(1, frame.queues)
+            self._poll.modify(connection, select.EPOLLRDHUP)
+        except OSError:
+            raise self._exited(rank) from None
+
+    def _lose(self, rank: int, why: str) -> None:
+        """Give up to connect with a rank, after the start."""
+        self.lost[rank] = why
+        self._wanted.discard(rank)
+        self._retries = [retry for retry in self._retries if retry[1] != rank]
+        self._control_ranks = {fd: other for fd, other in self._control_ranks.items() if other != rank}
+        for key in [key for key in self._connections if key[0] == rank]:
+            self._connections.pop(key).close()
+
+    def _lower(self, ranks: Iterable[int]) -> list[int]:
+        return pairs.lower(self._launch.rank, ranks)
+
+    # -- after the start -------------------------------------------------------------------------------------------
+
+    @property
+    def _has_started(self) -> bool:
+        """Whether the ranks of the start are connected."""
+        return bool(self._taken)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks are connected, or it is closed. The listener stays open for ranks that call in vain."""
+        return len(self._taken) == self._launch.size - 1 or self._listener is None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether connections are being made."""
+        return bool(self._wanted)
+
+    @property
+    def fd(self) -> int:
+        """Readable when `advance` has something to do."""
+        return self._poll.fileno()
+
+    def next_time(self) -> float | None:
+        """Return when `advance` has something to do, if nothing happens before."""
+        if self._called:
+            return 0.0
+        return min((at for at, _, _ in self._retries), default=None)
+
+    def want(self, rank: int) -> None:
+        """Begin to connect with a rank, unless that has begun."""
+        if rank in self._wanted or rank in self._taken:
+            return
+        self._wanted.add(rank)
+        higher = rank > self._launch.rank
+        channels = (messages.CALL,) if higher else range(self._channels)
+        self._began = time.monotonic()
+        self._retries += [(0.0, rank, channel) for channel in channels]
+
+    def advance(self) -> None:
+        """Do what can be done without waiting. Raises CommError and OSError."""
+        if self.is_complete:
+            return
+        self._step(wait=False)
+        if self._called:
+            for rank in self._called:
+                self.want(rank)
+            self._called.clear()
+            self._step(wait=False)
+
+    def take(self) -> tuple[int, Connections] | None:
+        """Return a rank that is connected now, and the connections to it, then the caller's; None: there is none."""
+        whole = [rank for rank in self._control_ranks.values() if self._is_whole(rank)]
+        return (whole[0], self._take(whole[0])) if whole else None
+
+    def _is_whole(self, rank: int) -> bool:
+        """Return whether all connections to a rank are made."""
+        return all((rank, each) in self._connections for each in range(self._channels))
+
+    def _take(self, rank: int) -> Connections:
+        """Return the connections to a rank, which are the caller's from now on."""
+        control = self._connections[rank, messages.CONTROL]
+        self._poll.unregister(control)
+        del self._control_ranks[control.fileno()]
+        self._taken.add(rank)
+        self._wanted.discard(rank)
+        for call in [each.connection for each in self._pending.values() if each.called == rank]:
+            self._drop(call)
+        found = tuple(self._connections.pop((rank, each)) for each in range(self._channels))
+        for key in [key for key in self._connections if key[0] == rank]:  # of lanes that not all ranks have
+            self._connections.pop(key).close()
+        return found
+
+    def close(self) -> None:
+        """Connect no more ranks."""
+        _builders.discard(self)
+        self.close_in_fork()
+        self._listener = None
+        self._poll.close()
+        self._pending.clear()
+        self._connections.clear()
+        self._retries.clear()
+        self._wanted.clear()
 
     def close_in_fork(self) -> None:
         """Close the copies that a forked process has of the connections."""
@@ -160,12 +320,12 @@ class MeshBuilder:
             self._listener = self._transport.listen(launch.addresses[launch.rank], messages.MOST_CHANNELS * launch.size)
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.POLLIN)
-        self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in _CHANNELS]
+        self._retries = [(0.0, rank, channel) for rank in self._lower(self._first) for channel in _CHANNELS]
 
-    def _step(self) -> None:
+    def _step(self, *, wait: bool = True) -> None:
         assert self._listener is not None
         now = time.monotonic()
-        if now >= self._check_at:
+        if wait and now >= self._check_at:
             self._check_missing()
             self._check_at = min(now + self._presence.wait_s(), self._ask_nic_at)
         due = [retry for retry in self._retries if retry[0] <= now]
@@ -173,20 +333,32 @@ class MeshBuilder:
         for _, rank, channel in due:
             self._connect(rank, channel)
         wake_at = min([self._check_at, *(at for at, _, _ in self._retries)])
-        for fd, _ in self._poll.poll(max(0.0, wake_at - now) * 1000 + 1):
+        for fd, _ in self._poll.poll(max(0.0, wake_at - now) + 1e-3 if wait else 0):
             if fd == self._listener.fileno():
                 self._accept()
             elif (pending := self._pending.get(fd)) is not None:
                 with suppress(StopIteration):
                     self._poll.modify(fd, next(pending.handshake))
             elif fd in self._control_ranks:
-                raise self._exited(self._control_ranks[fd])
+                self._look_at_control(self._control_ranks[fd])
+        if self._ended:
+            self._look_at_ended()
+
+    def _look_at_ended(self) -> None:
+        """Give up ranks that have ended, and to which no further connection comes."""
+        for rank in list(self._ended):
+            if self._is_whole(rank):
+                self._ended.discard(rank)
+            elif rank > self._launch.rank and not any(pending.accepted for pending in self._pending.values()):
+                self._ended.discard(rank)
+                self._lose(rank, "it ended while it connected to this rank")
 
     def _check_missing(self) -> None:
         """Raise CommError if a rank will not join."""
         launch = self._launch
-        joined = {rank for rank in range(launch.size) if all((rank, each) in self._connections for each in _CHANNELS)}
-        missing = sorted(set(range(launch.size)) - joined - {launch.rank})
+        missing = sorted(
+            rank for rank in self._first if not all((rank, each) in self._connections for each in _CHANNELS)
+        )
         if time.monotonic() >= self._ask_nic_at:
             self._ask_nic(missing)
         for rank, reason in self._presence.exited(missing).items():
@@ -223,24 +395,33 @@ class MeshBuilder:
                 data = control.recv(1 << 16)
                 for frame in reader.feed(data):
                     if isinstance(frame, messages.Abort):
-                        at_fault = frame.rank if frame.rank >= 0 else None
-                        text = printable(frame.text, "\n")
-                        return CommError(f"rank {rank} says: {text}", rank=at_fault, told=text)
+                        return self._reported(rank, frame)
         return CommError(f"rank {rank} exited before all ranks had joined", rank=rank)
+
+    @staticmethod
+    def _reported(rank: int, frame: messages.Abort) -> CommError:
+        at_fault = frame.rank if frame.rank >= 0 else None
+        text = printable(frame.text, "\n")
+        return CommError(f"rank {rank} says: {text}", rank=at_fault, told=text)
 
     # -- pending connections ---------------------------------------------------------------------------------------
 
     def _connect(self, rank: int, channel: int) -> None:
+        lane = 0 if channel == messages.CALL else messages.lane_of(channel)
         try:
-            connection = self._transport.connect(self._launch.addresses[rank], messages.lane_of(channel))
+            connection = self._transport.connect(self._launch.addresses[rank], lane)
         except OSError as error:
             self._retry(rank, channel, error)
         else:
-            self._add(connection, self._call(connection, rank, channel), accepted=False)
+            called = rank if channel == messages.CALL else -1
+            self._add(PendingConnection(connection, self._call(connection, rank, channel), False, called))
 
     def _retry(self, rank: int, channel: int, error: OSError) -> None:
         if error.errno not in _NOT_LISTENING:
             raise error
+        if self._has_started and error.errno == errno.ECONNREFUSED:  # all ranks have listened since then
+            self._lose(rank, "it has left, or ended, before this rank was connected to it")
+            return
         self._last_error = f"rank {rank}: {error.strerror or error}"
         now = time.monotonic()
         pause_s = min(max(_MIN_RETRY_S, (now - self._began) / 10), _MAX_RETRY_S)
@@ -256,11 +437,11 @@ class MeshBuilder:
         accepted = [pending.connection for pending in self._pending.values() if pending.accepted]
         if len(accepted) >= SPARE_CONNECTIONS + messages.MOST_CHANNELS * self._launch.size:
             self._drop(accepted[0])
-        self._add(connection, self._answer(connection), accepted=True)
+        self._add(PendingConnection(connection, self._answer(connection), accepted=True))
 
-    def _add(self, connection: socket.socket, handshake: Handshake, *, accepted: bool) -> None:
-        self._pending[connection.fileno()] = PendingConnection(connection, handshake, accepted)
-        self._poll.register(connection, next(handshake))
+    def _add(self, pending: PendingConnection) -> None:
+        self._pending[pending.connection.fileno()] = pending
+        self._poll.register(pending.connection, next(pending.handshake))
 
     def _drop(self, connection: socket.socket) -> None:
         self._poll.unregister(connection)
@@ -273,76 +454,71 @@ class MeshBuilder:
             yield select.POLLOUT
             if error := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(error, os.strerror(error))
-            unsent = self._hello(rank, channel)
+            unsent = self._greeting.hello(rank, channel)
             while unsent:
                 with suppress(BlockingIOError):
                     unsent = unsent[connection.send(unsent) :]
                 if unsent:
                     yield select.POLLOUT
-            hello = yield from _receive_hello(connection)
+            hello = yield from receive_first(connection)
         except OSError as error:
             self._drop(connection)
             self._retry(rank, channel, error)
             return
         host, port = self._launch.addresses[rank]
-        if hello is None or hello.version != messages.VERSION:
+        if not isinstance(hello, messages.Hello) or hello.version != messages.VERSION:
             text = (
                 f"the service at {host}:{port} is not a communicator of this version, but rank {rank} should be there"
             )
             raise CommError(text, rank=rank)
-        if not self._is_proven(hello):
+        if hello.epoch != self._launch.epoch:
+            raise CommError(f"the process at {host}:{port} is a rank of another start than rank {rank}", rank=rank)
+        if not self._greeting.is_proven(hello):
             raise CommError(f"{SECRET_VARIABLE} of rank {rank} at {host}:{port} is not that of this rank", rank=rank)
-        self._verify(connection, hello, (rank,))
+        if channel == messages.CALL:
+            self._drop(connection)
+        else:
+            self._verify(connection, hello, (rank,))
 
     def _answer(self, connection: socket.socket) -> Handshake:
         """Learn which rank has connected, and disconnect others."""
         try:
-            hello = yield from _receive_hello(connection)
-            if hello is not None:
-                wrong = self._wrong(hello)
+            hello = yield from receive_first(connection)
+            if not isinstance(hello, messages.Hello):
+                hello = None
+            else:
+                wrong = self._greeting.wrong(hello)
                 # So that the other side can say what is wrong. It fits: nothing else was sent.
-                connection.send(self._hello(hello.rank, hello.channel, is_proof=not wrong))
+                connection.send(self._greeting.hello(hello.rank, hello.channel, is_proof=not wrong))
                 if wrong:
                     self._last_error = f"a connection of rank {hello.rank} was refused: {wrong}"
                     hello = None
         except OSError:
             hello = None
-        if hello is None:
+        if hello is not None:
+            try:
+                self._take_in(connection, hello)
+            except CommError as error:
+                if not self._has_started:
+                    raise
+                log.warning("a connection was refused: %s", error)  # which the ranks that are joined can do without
+                hello = None
+        if hello is None and connection.fileno() in self._pending:
             self._drop(connection)
+
+    def _take_in(self, connection: socket.socket, hello: messages.Hello) -> None:
+        """Take a connection, or a call, for that of another rank. Raises CommError if it is none."""
+        if hello.channel == messages.CALL:
+            self._greeting.check(hello, range(self._launch.rank))
+            self._drop(connection)
+            self._called.add(hello.rank)
         else:
             self._verify(connection, hello, range(self._launch.rank + 1, self._launch.size))
 
-    def _wrong(self, hello: messages.Hello) -> str:
-        """Return why a connection is none of this job and version; empty: it is one."""
-        if hello.version != messages.VERSION:
-            return f"it speaks version {hello.version} of the protocol, this rank {messages.VERSION}"
-        return "" if self._is_proven(hello) else f"it has not this rank's {SECRET_VARIABLE}"
-
-    def _is_proven(self, hello: messages.Hello) -> bool:
-        return hmac.compare_digest(hello.proof, self._proof(hello))
-
-    def _proof(self, hello: messages.Hello) -> bytes:
-        """Return what only ranks of this job can say in a Hello; empty without a secret."""
-        if not self._launch.secret:
-            return b""
-        text = f"softnic rank {hello.rank} of {hello.size} to {hello.to}, channel {hello.channel}"
-        return hmac.digest(self._launch.secret, text.encode(), "sha256")
-
-    def _hello(self, to: int, channel: int, is_proof: bool = True) -> bytes:
-        hello = messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel)
-        proof, queues = self._proof(hello) if is_proof else _REFUSED, self._queues[self._launch.rank]
-        return messages.pack(structs.replace(hello, proof=proof, queues=queues))
-
     def _verify(self, connection: socket.socket, hello: messages.Hello, expected: Container[int]) -> None:
-        launch = self._launch
-        if hello.size != launch.size or hello.to != launch.rank or hello.rank not in expected:
-            raise CommError(
-                f"rank {launch.rank} of {launch.size} is connected to rank {hello.rank} of {hello.size}, which "
-                f"expects rank {hello.to}: the ranks were started with different settings",
-                rank=hello.rank,
-            )
+        self._greeting.check(hello, expected)
         key = (hello.rank, hello.channel)
-        if key in self._connections or not 0 <= hello.channel < messages.MOST_CHANNELS:
+        if key in self._connections or hello.rank in self._taken or not 0 <= hello.channel < messages.MOST_CHANNELS:
             raise CommError(f"two processes claim to be rank {hello.rank}", rank=hello.rank)
         self._queues[hello.rank] = max(1, hello.queues)
         self._connections[key] = connection
@@ -357,25 +533,6 @@ class MeshBuilder:
 
 def _names(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
-
-
-def _receive_hello(connection: socket.socket) -> Generator[int, None, messages.Hello | None]:
-    """Read the peer's Hello and no further byte: the rest belongs to the communicator. Returns None if it is none."""
-    received, size = b"", 4
-    while len(received) < size <= _MAX_HELLO_BYTES:
-        yield select.POLLIN
-        with suppress(BlockingIOError):
-            data = connection.recv(size - len(received))
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "closed before its Hello")
-            received += data
-            if len(received) == 4:
-                size += int.from_bytes(received, "little")
-    try:
-        (hello,) = messages.Reader().feed(received)
-    except ValueError:
-        return None
-    return hello if isinstance(hello, messages.Hello) else None
 
 
 _builders: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()

@@ -3,7 +3,8 @@
 1. Each rank writes the identity of its host, the address at which other hosts reach it, and the NICs that it still uses
    from earlier communicators. If all ranks have one in common, they use it again.
 2. Otherwise the first rank of each host starts a NIC, which ends when that process ends, however it ends. The n-th host
-   has the address 10.77.0.(n+1) and a UDP port that the system chooses; the MTU fits the interfaces of all hosts. The
+   has the address 10.77.0.(n+1) and a UDP port that the system chooses; the MTU fits the interfaces of all hosts. NICs
+   use IPv4 or IPv6 as the hosts have it (ways.py). The
    first ranks exchange their UDP addresses, configure their NICs with them, and only then write the paths of the
    control sockets for the ranks of their hosts: no frame is sent before its receiver accepts it.
 3. The other ranks of the host hold a shared lock on a file while they use the NIC. When the first rank exits regularly,
@@ -22,15 +23,18 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from softnic import underlay
 from softnic.cluster.nic_process import ClusterError, nic_command, node_ip, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
-from softnic.comm.bootstrap import host_address
+from softnic.comm.bootstrap import host_address, ways
 from softnic.comm.bootstrap.store_exchange import StoreExchange
+from softnic.comm.bootstrap.ways import Ways
 from softnic.comm.errors import CommError
 from softnic.ipc import control
 from softnic.ipc.client import Client
+from softnic.underlay import Address
 
 FLAGS_VARIABLE = "SOFTNIC_NIC_FLAGS"
 """Further flags of softnicd for these NICs: "--rate 1gbit --offload 0x28=bounded:10"."""
@@ -38,7 +42,7 @@ LINGER_S = 30.0
 _DRAIN_S = 10.0
 """Time limit, at a regular exit, for data on its way to other hosts."""
 _POLL_S = 0.01
-_LOOPBACK = host_address.Wire("127.0.0.1", 0, host_address.MAX_MTU)
+_LOOPBACK = Ways(("127.0.0.1", 0), ["127.0.0.1"], host_address.MAX_MTU)
 
 
 class NicUser(Protocol):
@@ -96,13 +100,14 @@ class NicReference:
 class NicOwner:
     """Starts a NIC and keeps it while processes of this host use it. Raises OSError and ClusterError."""
 
-    def __init__(self, node: int, wire: host_address.Wire, flags: Sequence[str]) -> None:
+    def __init__(self, node: int, wire: Address, flags: Sequence[str]) -> None:
+        self.node = node
         self._supervisor = ProcessSupervisor(at_exit=False)  # at exit, communicators still use the NIC to say goodbye
         try:
             directory = self._supervisor.directory
             self.path = directory / f"node{node}.sock"
             log = self.path.with_suffix(".log")
-            command = nic_command(self.path, node_ip(node), f"{wire.host}:{wire.port}", {})
+            command = nic_command(self.path, node_ip(node), underlay.text(wire), {})
             name = f"the NIC of this host, {socket.gethostname()},"
             run_nic(self._supervisor, [*command, *flags], log, name)
             self.lock_path = directory / "users"
@@ -158,13 +163,8 @@ def acquire(exchange: StoreExchange, rank: int, size: int, environment: Mapping[
     _release_unused()
     in_use = {nic.name: nic for nic in _nics if nic.in_use}
     try:
-        wire = host_address.wire(environment)
-        own: dict[str, Any] = {
-            "host": host_address.identity(),
-            "wire": wire.host,
-            "mtu": wire.mtu,
-            "nics": sorted(in_use),
-        }
+        wires = host_address.wires(environment)
+        own: dict[str, Any] = {"host": host_address.identity(), "wires": wires, "nics": sorted(in_use)}
         flags = shlex.split(environment.get(FLAGS_VARIABLE, ""))
     except (OSError, ValueError) as error:
         exchange.fail(f"host/{rank}", error)
@@ -184,11 +184,9 @@ def acquire(exchange: StoreExchange, rank: int, size: int, environment: Mapping[
     if leader != rank:
         nic = _connect(exchange, leader)
     else:
-        encrypted = any(flag.partition("=")[0] == "--key" for flag in flags)
-        mtu = host_address.nic_mtu([each["mtu"] for each in ranks], encrypted)
-        if len(leaders) == 1:
-            wire, mtu = _LOOPBACK, host_address.MAX_MTU
-        nic = _start(exchange, rank, leaders, wire, ["--mtu", str(mtu), *flags])
+        encrypted = any(flag.partition("=")[0] in ("--key", "--identity") for flag in flags)
+        hosts = [ranks[other]["wires"] for other in leaders]
+        nic = _start(exchange, rank, leaders, hosts, _NicFlags(flags, encrypted))
     nic.reserved = True  # another thread may release unused NICs
     _nics.append(nic)
     return nic
@@ -203,8 +201,21 @@ def _read_host(exchange: StoreExchange, rank: int) -> dict[str, Any]:
     value = exchange.read(f"host/{rank}", rank)
     if value.get("given"):
         return value
-    value = exchange.read(f"host/{rank}", rank, {"host": str, "mtu": int, "nics": list})
-    return {**value, "nics": [name for name in value["nics"] if isinstance(name, str)]}
+    value = exchange.read(f"host/{rank}", rank, {"host": str, "wires": list, "nics": list})
+    wires = [_wire(each) for each in value["wires"]]
+    if not wires or None in wires or len({wire.family for wire in wires if wire is not None}) < len(wires):
+        raise CommError(
+            f"the store has no valid addresses of the host of rank {rank}: {value['wires']!r:.100}", rank=rank
+        )
+    return {**value, "wires": wires, "nics": [name for name in value["nics"] if isinstance(name, str)]}
+
+
+def _wire(value: object) -> host_address.Wire | None:
+    """Return an address that a rank has written; None: it is none."""
+    match value:
+        case [str(host), int(port), int(mtu)] if underlay.is_address(host) and 0 <= port < 1 << 16 and mtu > 0:
+            return host_address.Wire(underlay.numeric(host), port, mtu)
+    return None
 
 
 def _connect(exchange: StoreExchange, leader: int) -> NicReference:
@@ -221,20 +232,28 @@ def _connect(exchange: StoreExchange, leader: int) -> NicReference:
     return NicReference(nic["name"], nic["path"], lock=lock)
 
 
+class _NicFlags(NamedTuple):
+    """Further flags of softnicd, and whether they have frames encrypted."""
+
+    flags: Sequence[str]
+    encrypted: bool
+
+
 def _start(
-    exchange: StoreExchange, rank: int, leaders: Sequence[int], wire: host_address.Wire, flags: Sequence[str]
+    exchange: StoreExchange, rank: int, leaders: Sequence[int], hosts: ways.Hosts, flags: _NicFlags
 ) -> NicReference:
     """Start the NIC of this host. An error is reported to all ranks that wait for the NIC."""
     node = leaders.index(rank)
     try:
-        if wire.local and len(leaders) > 1:
+        if all(wire.local for wire in hosts[node]) and len(leaders) > 1:
             raise ValueError(
                 f"this host, {socket.gethostname()}, has no address by which the other {len(leaders) - 1} reach it: "
                 f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
             )
-        owner = NicOwner(node, wire, flags)
+        chosen = ways.choose(node, hosts, flags.encrypted) if len(leaders) > 1 else _LOOPBACK
+        owner = NicOwner(node, chosen.bind, ["--mtu", str(chosen.mtu), *flags.flags])
         try:
-            name = _introduce(exchange, leaders, node, owner)
+            name = _introduce(exchange, leaders, chosen.peers, owner)
             exchange.write(f"here/{rank}", {"path": str(owner.path), "lock": str(owner.lock_path), "name": name})
         except BaseException:
             owner.stop()
@@ -246,16 +265,15 @@ def _start(
     return NicReference(name, str(owner.path), owner=owner)
 
 
-def _introduce(exchange: StoreExchange, leaders: Sequence[int], node: int, owner: NicOwner) -> str:
-    """Introduce the NICs of all hosts to each other. Returns their common name."""
+def _introduce(exchange: StoreExchange, leaders: Sequence[int], addresses: Sequence[str], owner: NicOwner) -> str:
+    """Introduce the NICs of all hosts, at these addresses, to each other. Returns their common name."""
+    node = owner.node
     names = [secrets.token_hex(8)] * len(leaders)
-    exchange.write(f"nic/{node}", {"wire": list(owner.client.info().wire), "name": names[node]})
+    exchange.write(f"nic/{node}", {"port": owner.client.info().wire[1], "name": names[node]})
     for other, leader in enumerate(leaders):
         if other != node:
-            nic = exchange.read(f"nic/{other}", leader, {"wire": list, "name": str})
-            if len(nic["wire"]) != 2:
-                raise ValueError(f"the store has no address of the NIC that rank {leader} started")
-            owner.client.call(control.AddPeer(node_ip(other), nic["wire"][0], nic["wire"][1]))
+            nic = exchange.read(f"nic/{other}", leader, {"port": int, "name": str})
+            owner.client.call(control.AddPeer(node_ip(other), addresses[other], nic["port"]))
             names[other] = nic["name"]
     return names[0]
 

@@ -25,10 +25,12 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
+from softnic import underlay
 from softnic.collectives import framing
 from softnic.comm.bootstrap.launch import SECRET_VARIABLE
 from softnic.comm.bootstrap.presence import Presence
@@ -42,6 +44,8 @@ MAX_VALUE = 16 << 10
 _MAX_FRAME = MAX_VALUE + 64
 READ_BYTES = 1 << 16
 _RETRY_S = 0.05
+_NEXT_ADDRESS_S = 1.0
+"""Time to connect to one of several addresses of a name before the next one is tried."""
 _CREDENTIALS = struct.Struct("3i")
 
 Address = str | tuple[str, int]
@@ -179,13 +183,12 @@ class StoreClient:
         self._socket.close()
 
     def _connect(self, address: Address, job: str, secret: bytes) -> socket.socket:
-        connection = socket_for(address)
+        connection = _connected(address, max(_RETRY_S, self._timeout_s))
         try:
-            connection.settimeout(max(_RETRY_S, self._timeout_s))
-            connection.connect(address)
             if not is_same_user(connection):
                 raise PermissionError(errno.EACCES, "another user serves there")
             nonce = os.urandom(NONCE_BYTES)
+            connection.settimeout(max(_RETRY_S, self._timeout_s))
             connection.sendall(framing.pack(JoinStore(job, VERSION, nonce)))
             self._reader = frame_reader()
             reply = self._receive(connection, time.monotonic() + max(_RETRY_S, min(1.0, self._timeout_s)))
@@ -255,8 +258,22 @@ def _is_final(address: Address, error: OSError) -> bool:
     return isinstance(error, StoreError) and (isinstance(address, str) or error.errno == errno.EACCES)
 
 
-def socket_for(address: Address) -> socket.socket:
-    return socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET, socket.SOCK_STREAM)
+def _connected(address: Address, timeout_s: float) -> socket.socket:
+    """Connect to an address, of a name to the first one that answers. Raises OSError."""
+    if not isinstance(address, str):
+        *others, last = underlay.addresses(address)
+        for other in others:
+            with suppress(OSError):
+                return socket.create_connection(other, min(timeout_s, _NEXT_ADDRESS_S))
+        return socket.create_connection(last, timeout_s)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        connection.connect(address)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def is_same_user(connection: socket.socket) -> bool:
@@ -268,4 +285,4 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 def text_of(address: Address) -> str:
-    return address.lstrip("\0") if isinstance(address, str) else f"{address[0]}:{address[1]}"
+    return address.lstrip("\0") if isinstance(address, str) else underlay.text(address)

@@ -38,6 +38,8 @@ class StoreExchange:
         self._store = store
         self._secret = secret
         self._prefix = f"softnic/{name}"
+        self.epoch = ""
+        """The random name of this attempt, after `begin`; empty where the store has no `check`."""
 
     def begin(self, rank: int, size: int, timeout_s: float) -> None:
         """Agree on a fresh prefix. All ranks call this first; rank 0 waits `timeout_s` at most."""
@@ -47,10 +49,12 @@ class StoreExchange:
         own = secrets.token_hex(8)
         if rank:
             self.write(f"hello/{rank}", {"as": own})
-            self._prefix = f"softnic/{self.read(f'go/{own}', 0, {'meeting': str})['meeting']}"
+            self.epoch = self.read(f"go/{own}", 0, {"meeting": str})["meeting"]
+            self._prefix = f"softnic/{self.epoch}"
             self.write(f"present/{rank}", {})
         else:
             self._publish_prefix(check, own, size, time.monotonic() + timeout_s)
+            self.epoch = own
             self._prefix = f"softnic/{own}"
 
     def _publish_prefix(self, check: Any, prefix: str, size: int, deadline: float) -> None:

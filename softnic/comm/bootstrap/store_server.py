@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+from softnic import underlay
 from softnic.collectives import framing
 from softnic.comm.bootstrap.launch import SECRET_VARIABLE
 from softnic.comm.bootstrap.store import (
@@ -31,7 +32,6 @@ from softnic.comm.bootstrap.store import (
     frame_reader,
     is_same_user,
     proof,
-    socket_for,
     text_of,
 )
 
@@ -69,7 +69,7 @@ class StoreServer:
         """Connections that did not join: of other jobs and versions, without the secret, or not in time."""
         self._listener = _listen(addresses)
         name = self._listener.getsockname()
-        self.address: Address = (name[0], name[1]) if isinstance(name, tuple) else "\0" + name[1:].decode()
+        self.address: Address = underlay.of_socket(name) if isinstance(name, tuple) else "\0" + name[1:].decode()
         """Address of the listening socket."""
         self._process = os.getpid()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
@@ -210,20 +210,33 @@ class _Connection:
         await self._writer.drain()
 
 
+def _listen_at(address: Address) -> socket.socket:
+    """Listen at an address; [::] is every one of this host, of IPv4 alone where it has no IPv6. Raises OSError."""
+    if not isinstance(address, str):
+        if address[0] == underlay.ANY and not socket.has_dualstack_ipv6():
+            address = underlay.ANY_IPV4, address[1]
+        (found, *_) = underlay.addresses(address)
+        family = underlay.family(found[0])
+        both = found[0] == underlay.ANY
+        name = underlay.socket_address(found)
+        return socket.create_server(name, family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(address)
+        listener.listen(socket.SOMAXCONN)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def _listen(addresses: Sequence[Address]) -> socket.socket:
     reason: OSError | None = None
     for address in addresses:
-        listener = socket_for(address)
         try:
-            if not isinstance(address, str):
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(socket.SOMAXCONN)
+            return _listen_at(address)
         except OSError as error:
-            listener.close()
             reason = error
-            continue
-        return listener
     assert reason is not None
     where = " or ".join(map(text_of, addresses[:2]))
     raise StoreError(reason.errno, f"rank 0 cannot serve a store at {where}: {reason.strerror}") from None

@@ -26,7 +26,7 @@ def allreduce(
     if not op.offloaded(source.dtype):
         return folding.allreduce(Operands(size, rank, source, result, buffer, op, options))
     algorithm = options.algorithm_for("allreduce", source.nbytes, size)
-    counts = _counts("allreduce", algorithm, source, size)
+    counts = _counts("allreduce", algorithm, source, size, options.blocks_by)
     return CollectiveArgs("allreduce", source, result, algorithm, counts, op, options=options, written=buffer)
 
 
@@ -45,7 +45,7 @@ def reduce(
     if not op.offloaded(source.dtype):
         return folding.reduce(Operands(size, rank, source, result, buffer, op, options), root)
     algorithm = options.algorithm_for("reduce", source.nbytes, size)
-    counts = _counts("reduce", algorithm, source, size)
+    counts = _counts("reduce", algorithm, source, size, options.blocks_by)
     written = buffer if rank == root else None
     return CollectiveArgs("reduce", source, result, algorithm, counts, op, root, options, written=written)
 
@@ -171,6 +171,8 @@ def pair(send: Any, receive: Any) -> tuple[Array, Array, MessageBuffer]:
     return source, result, buffer
 
 
-def _counts(collective: str, algorithm: str, array: Array, size: int) -> tuple[int, ...]:
-    blocks = schedule.blocks(collective, algorithm, array.size, size)
+def _counts(
+    collective: str, algorithm: str, array: Array, size: int, paths: schedule.PathPlan = schedule.EVEN
+) -> tuple[int, ...]:
+    blocks = schedule.blocks(collective, algorithm, array.size, size, paths)
     return tuple(block.stop - block.start for block in blocks)

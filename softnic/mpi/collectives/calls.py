@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from softnic.comm.connections import CommConnections
 from softnic.comm.offload_queue import PostedRequest
-from softnic.mpi.arguments import buffers, checks
+from softnic.mpi.arguments import buffers, checks, collective_args
 from softnic.mpi.arguments.buffers import RECEIVE, SEND
 from softnic.mpi.base import Base
 from softnic.mpi.collectives import execution
@@ -39,9 +40,25 @@ class CallContext(NamedTuple):
         """The number of ranks, and this one."""
         return self.comm.size, self.comm.rank
 
+    @property
+    def exact(self) -> CompressionOptions:
+        """The options of an exact call."""
+        return CompressionOptions(paths=self.connections.paths.plan)
+
     def options(self, codec: Any, algorithm: Any = None) -> CompressionOptions:
         """Return the checked keywords of a compressed call."""
-        return self.comm._options(self.connections, codec, algorithm)
+        return replace(self.comm._options(self.connections, codec, algorithm), paths=self.connections.paths.plan)
+
+    def allreduce(self, send: Any, receive: Any, op: Any, options: CompressionOptions) -> CollectiveArgs | BlockArgs:
+        """Return the arguments of an all-reduce. The ranks find out about their paths by large ones."""
+        paths = self.connections.paths
+        if options.algorithm is None:
+            paths.begin(blocking=not self.call.startswith("I") and not self.call.endswith("_init"))
+            options = replace(options, paths=paths.plan)
+        args = collective_args.allreduce(*self.ranks, send, receive, op, options)
+        if options.algorithm is None and isinstance(args, CollectiveArgs):
+            paths.count(args.source.nbytes)
+        return args
 
     def reduction_options(
         self, codec: Any, algorithm: Any, sendbuf: Any, recvbuf: Any, blocks: int = 1

@@ -34,6 +34,9 @@ def post(connections: CommConnections, call: str, args: CollectiveArgs | BlockAr
     if size == 1:
         args.run_alone()
         return PostedRequest(call)
+    if connections.progress.mesh is not None:
+        place = args.collective, args.algorithm, rank, size, args.root
+        connections.progress.want_ranks(schedule.peers(*place))
     queue, memory = connections.queue, connections.memory
     assert queue is not None
     assert memory is not None

@@ -28,11 +28,18 @@ class CompressionOptions:
     codec: Codec | None = None
     """None for exact calls, and for `raw`."""
     algorithm: str | None = None
-    """None: the best one for the size and the ranks."""
+    """None: the best one for the size, the ranks and their paths."""
+    paths: schedule.PathPlan = schedule.EVEN
+    """What the ranks have agreed on about their links."""
 
     def algorithm_for(self, collective: str, nbytes: int, size: int) -> str:
         """Return the algorithm for a buffer of `nbytes`."""
-        return self.algorithm or schedule.choose(collective, nbytes, size, self.name)
+        return self.algorithm or schedule.choose(collective, nbytes, size, self.name, self.paths)
+
+    @property
+    def blocks_by(self) -> schedule.PathPlan:
+        """By what blocks are cut: an algorithm that was named has even ones."""
+        return schedule.EVEN if self.algorithm else self.paths
 
 
 EXACT = CompressionOptions()

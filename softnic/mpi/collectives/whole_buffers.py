@@ -28,7 +28,7 @@ def _barrier(context: CallContext) -> CollectiveArgs | BlockArgs:
 
 def _allreduce(context: CallContext, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> CollectiveArgs | BlockArgs:
     """Combine the buffers of all ranks element by element; every rank gets the result."""
-    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op)
+    return context.allreduce(sendbuf, recvbuf, op, context.exact)
 
 
 def _allreduce_comp(
@@ -48,17 +48,17 @@ def _allreduce_comp(
         As in "bounded:10"; None: the one of this rank's NIC for tagged streams, the same on all ranks. "either":
         bounded:10 for data of mostly zeros, rht:4 for other data, as all ranks agree before.
     algorithm
-        ring, direct, tree, hierarchical or wa; None: the best one for the size and the ranks.
+        ring, direct, tree, hierarchical or wa; None: the best one for the size, the ranks and the paths between them.
     """
     options = context.reduction_options(codec, algorithm, sendbuf, recvbuf)
-    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op, options)
+    return context.allreduce(sendbuf, recvbuf, op, options)
 
 
 def _reduce(
     context: CallContext, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, root: int = 0
 ) -> CollectiveArgs | BlockArgs:
     """Combine the buffers of all ranks element by element; `root` gets the result. `recvbuf` of others is ignored."""
-    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root)
+    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root, context.exact)
 
 
 def _reduce_comp(
@@ -93,7 +93,7 @@ def _reduce_scatter(
     block afterwards; the rest of it is unchanged.
     """
     counts = context.counts(sendbuf, recvbuf, recvcounts)
-    return collective_args.reduce_scatter(*context.ranks, sendbuf, recvbuf, counts, op)
+    return collective_args.reduce_scatter(*context.ranks, sendbuf, recvbuf, counts, op, context.exact)
 
 
 def _reduce_scatter_comp(
@@ -116,7 +116,7 @@ def _reduce_scatter_block(
     context: CallContext, sendbuf: Any, recvbuf: Any, op: Op | None = SUM
 ) -> CollectiveArgs | BlockArgs:
     """Reduce_scatter with equal blocks. A count in the input's list, [buffer, count, type], is that of a block."""
-    return collective_args.reduce_scatter_block(*context.ranks, sendbuf, recvbuf, op)
+    return collective_args.reduce_scatter_block(*context.ranks, sendbuf, recvbuf, op, context.exact)
 
 
 def _reduce_scatter_block_comp(
@@ -163,7 +163,7 @@ def _allgather(context: CallContext, sendbuf: Any, recvbuf: Any) -> CollectiveAr
     In place, a rank's own block is in `recvbuf` already. A count in `recvbuf`, [buffer, count, type], is that of one
     block.
     """
-    return collective_args.allgather(*context.ranks, sendbuf, recvbuf)
+    return collective_args.allgather(*context.ranks, sendbuf, recvbuf, context.exact)
 
 
 def _allgather_comp(
@@ -175,7 +175,7 @@ def _allgather_comp(
 
 def _bcast(context: CallContext, buf: Any, root: int = 0) -> CollectiveArgs | BlockArgs:
     """Copy the buffer of `root` to every rank."""
-    return collective_args.bcast(*context.ranks, buf, root)
+    return collective_args.bcast(*context.ranks, buf, root, context.exact)
 
 
 def _bcast_comp(context: CallContext, buf: Any, root: int = 0, *, codec: Any = None) -> CollectiveArgs | BlockArgs:

@@ -75,7 +75,13 @@ def test_the_error_without_a_store_says_what_to_set(environment: dict[str, str])
         located(environment)
 
 
-@pytest.mark.parametrize("text", ["node0", ":5000", "node0:port", "node0:0", "node0:70000"])
+def test_ipv6_addresses_of_the_store() -> None:
+    assert located(TORCHRUN | {"SOFTNIC_STORE": "[2001:db8::1]:5000"}).addresses == [("2001:db8::1", 5000)]
+    for master in ("2001:db8::1", "[2001:db8::1]"):
+        assert {address[0] for address in located(TORCHRUN | {"MASTER_ADDR": master}).addresses} == {"2001:db8::1"}
+
+
+@pytest.mark.parametrize("text", ["node0", ":5000", "node0:port", "node0:0", "node0:70000", "2001:db8::1:5000"])
 def test_an_invalid_address_of_a_store_is_an_error(text: str) -> None:
     with pytest.raises(LaunchError, match="is not HOST:PORT"):
         located(TORCHRUN | {"SOFTNIC_STORE": text})

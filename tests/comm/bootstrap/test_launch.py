@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm.bootstrap.launch import LAUNCHERS, Launcher, from_environment, ranks_here
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launcher, from_environment, local_rank, ranks_here
 from softnic.comm.errors import LaunchError
 
 
@@ -68,6 +68,16 @@ def test_contradictory_variables_are_named(environment: dict[str, str], text: st
     with pytest.raises(LaunchError) as caught:
         from_environment(environment)
     assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("launcher", [each for each in LAUNCHERS if each.ranks_here])
+def test_launchers_say_the_rank_on_this_host(launcher: Launcher) -> None:
+    def found(rank: str, size: str) -> tuple[int, int] | None:
+        return local_rank({launcher.local_rank: rank, launcher.ranks_here: size})
+
+    assert found("2", "6") == (2, 6)
+    assert [found(*texts) for texts in (("6", "6"), ("", "6"), ("0", ""), ("-1", "6"), ("0", "0"))] == [None] * 5
+    assert local_rank({launcher.local_rank: "2"}) is None
 
 
 @pytest.mark.parametrize("launcher", [each for each in LAUNCHERS if each.ranks_here])

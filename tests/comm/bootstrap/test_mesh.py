@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from softnic.comm import messages
+from softnic.comm.bootstrap.greeting import Greeting
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import SPARE_CONNECTIONS as MESH_SPARE_CONNECTIONS
 from softnic.comm.bootstrap.mesh import MeshBuilder
@@ -121,7 +122,7 @@ def test_other_clients_are_rejected(data: bytes) -> None:
         (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 is connected to rank 1 of 3"),
         (messages.Hello(messages.VERSION, 2, 1, 5, 0), "expects rank 5"),
         (messages.Hello(messages.VERSION, 2, 0, 0, 0), "is connected to rank 0 of 2"),
-        (messages.Hello(messages.VERSION, 2, 1, 0, messages.MOST_CHANNELS), "two processes claim to be rank 1"),
+        (messages.Hello(messages.VERSION, 2, 1, 0, messages.CALL + 1), "two processes claim to be rank 1"),
     ],
 )
 def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> None:
@@ -149,6 +150,34 @@ def test_who_has_no_secret_of_the_job_does_not_end_it(hello: tuple[int, int, int
         stranger.settimeout(60)
         answer = stranger.recv(100)
         assert answer == messages.pack(messages.Hello(messages.VERSION, 2, 0, hello[1], hello[3], b"-"))
+
+
+@pytest.mark.parametrize("secret", [b"", b"of the job"])
+def test_a_process_of_an_earlier_start_is_refused(secret: bytes) -> None:
+    """It knows addresses, ranks and the secret, and is first in the queue."""
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    stale = Launch(1, addresses, "test", 20, secret=secret, epoch="former")
+    with stdlib.create_connection(addresses[0]) as former:
+        former.sendall(Greeting(stale).hello(0, messages.CONTROL))
+        errors: dict[int, BaseException] = {}
+        launches = [Launch(rank, addresses, "test", 20, secret=secret, epoch="present") for rank in range(2)]
+        finish([start_rank(each, opened[each.rank], errors) for each in launches])
+        assert not errors
+        former.settimeout(60)
+        (answer,) = messages.Reader().feed(former.recv(1000))
+        assert isinstance(answer, messages.Hello)
+        assert answer.epoch == "present"
+
+
+def test_a_rank_that_reaches_a_process_of_another_start_reports_it() -> None:
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    errors: dict[int, BaseException] = {}
+    launches = [Launch(rank, addresses, "test", 2, epoch=f"start {rank}") for rank in range(2)]
+    finish([start_rank(each, opened[each.rank], errors) for each in launches])
+    assert "is a rank of another start than rank 0" in str(errors[1])
+    assert "rank 1 was refused: it belongs to another start of the job" in str(errors[0])
 
 
 def test_the_oldest_silent_stranger_makes_room() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from softnic import underlay
 from softnic.cluster.netns_lab.host import NetnsHost, join
 from softnic.comm.bootstrap import host_address, nic_launcher
 from softnic.comm.bootstrap.host_address import Wire
@@ -22,6 +23,7 @@ from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError
 from softnic.link.secure import channel as secure_channel
 from softnic.mpi.communicator import Communicator, init_communicator
+from softnic.underlay import IPV6
 from tests import needs
 from tests.comm.bootstrap.test_init_communicator import LocalStore, run_ranks
 from tests.daemon.nics import TOLD_S
@@ -293,16 +295,23 @@ def test_a_nic_on_some_ranks_only_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_address_by_which_other_hosts_reach_this_one() -> None:
-    assert host_address.wire({"SOFTNIC_WIRE": "192.0.2.9:4789"})[:2] == ("192.0.2.9", 4789)
-    assert host_address.wire({"SOFTNIC_WIRE": "lo"})[:2] == ("127.0.0.1", 0)
-    assert host_address.wire({"SOFTNIC_WIRE": "lo"}).local
-    assert not host_address.wire({"SOFTNIC_WIRE": "192.0.2.9"}).local
-    for text in ("lo:port", "192.0.2.9:70000", "nowhere0"):
+    def given(text: str) -> Wire:
+        return host_address.wires({"SOFTNIC_WIRE": text})[0]
+
+    assert given("192.0.2.9:4789")[:2] == ("192.0.2.9", 4789)
+    assert given("[2001:db8::9]:4789")[:2] == given("[2001:DB8:0::9]:4789")[:2] == ("2001:db8::9", 4789)
+    assert given("2001:db8::9")[:2] == ("2001:db8::9", 0)
+    assert given("lo")[:2] == ("127.0.0.1", 0)
+    assert given("lo").local
+    assert given("::1").local
+    assert not given("192.0.2.9").local
+    for text in ("lo:port", "192.0.2.9:70000", "nowhere0", "2001:db8::9:4789x", "[192.0.2.9]:1"):
         with pytest.raises(ValueError, match="SOFTNIC_WIRE"):
-            host_address.wire({"SOFTNIC_WIRE": text})
-    found = host_address.wire({"MASTER_ADDR": "127.0.0.1"})
-    assert isinstance(found, Wire)  # every machine has an address, at least that of loopback
-    assert found.mtu >= 576
+            given(text)
+    found = host_address.wires({"MASTER_ADDR": "127.0.0.1"})
+    assert found  # every machine has an address, at least that of loopback
+    assert all(wire.mtu >= 576 for wire in found)
+    assert len({wire.family for wire in found}) == len(found)
 
 
 @pytest.mark.parametrize(("mtus", "expected"), [([1500, 9000], 1450), ([65536], 9000), ([1500, 300], 576)])
@@ -311,8 +320,13 @@ def test_packets_fit_all_interfaces(mtus: list[int], expected: int) -> None:
 
 
 def test_encrypted_packets_fit_all_interfaces() -> None:
-    """The overhead is IPv4, UDP, encryption and Ethernet."""
+    """The overhead is IP, UDP, encryption and Ethernet."""
     assert host_address.nic_mtu([1500], encrypted=True) == 1500 - 20 - 8 - secure_channel.OVERHEAD - 14
+    assert host_address.nic_mtu([1500], IPV6, encrypted=True) == 1500 - 40 - 8 - secure_channel.OVERHEAD - 14
+
+
+def test_packets_over_ipv6_have_a_longer_header() -> None:
+    assert host_address.nic_mtu([1500, 9000], IPV6) == 1500 - 40 - 8 - 8 - 14
 
 
 def test_hosts_are_identified_by_their_namespaces_too() -> None:
@@ -321,11 +335,13 @@ def test_hosts_are_identified_by_their_namespaces_too() -> None:
 
 
 @needs.hosts
-def test_two_hosts_with_two_ranks_each() -> None:
-    """Their NICs reach each other; when the first ranks have ended, no NIC is left on either host."""
+@pytest.mark.parametrize("ipv6", [False, pytest.param(True, marks=needs.ipv6)], ids=["IPv4", "IPv6"])
+def test_two_hosts_with_two_ranks_each(ipv6: bool) -> None:
+    """Their NICs reach each other; when the first ranks have ended, no NIC is left on either host. The hosts have one
+    family of addresses."""
     with NetnsHost() as left, NetnsHost() as right:
-        join(left, right)
-        store = f"{left.address}:29999"
+        join(left, right, ipv6=ipv6)
+        store = underlay.text((left.address, 29999))
         environment = {"WORLD_SIZE": "4", "SOFTNIC_STORE": store}
         commands = [(host.command([]), environment | {"RANK": str(2 * at + rank)})
                     for at, host in enumerate((left, right)) for rank in range(2)]  # fmt: skip
@@ -342,7 +358,10 @@ def test_two_hosts_with_two_ranks_each() -> None:
 @pytest.mark.parametrize("lock", ["/nonexistent", "\0", "\ud800"])
 def test_a_nic_whose_lock_is_no_file_is_gone(lock: str) -> None:
     store = LocalStore()
-    store.set("softnic/world/host/0", json.dumps({"host": host_address.identity(), "mtu": 1500, "nics": []}))
+    store.set(
+        "softnic/world/host/0",
+        json.dumps({"host": host_address.identity(), "wires": [["192.0.2.1", 0, 1500]], "nics": []}),
+    )
     store.set("softnic/world/here/0", json.dumps({"path": "/nowhere", "lock": lock, "name": "a"}))
     with pytest.raises(CommError, match="the NIC that rank 0 started is gone"):
         nic_launcher.acquire(StoreExchange(store, "world"), 1, 2, {})

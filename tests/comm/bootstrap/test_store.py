@@ -7,11 +7,12 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import ClassVar
 
 import pytest
 
+from softnic import underlay
 from softnic.collectives import framing
 from softnic.comm.bootstrap import store, store_server
 from softnic.comm.bootstrap.presence import Presence
@@ -34,6 +35,7 @@ from softnic.comm.bootstrap.store import VERSION as STORE_VERSION
 from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.bootstrap.store_server import KEY_BYTES, MAX_BYTES_A_CLIENT, SPARE_CLIENTS, StoreServer
 from softnic.comm.errors import CommError
+from tests import needs
 
 JOB = "the job"
 
@@ -65,6 +67,27 @@ def test_all_clients_get_a_key_that_is_set(address: Address | None) -> None:
         assert second.get("a") == b"another"
         first.close()
         second.close()
+
+
+@needs.ipv6
+@pytest.mark.parametrize(("bind", "hosts"), [("::1", ["::1"]), ("::", ["::1", "127.0.0.1"])])
+def test_clients_reach_a_store_over_either_family(bind: str, hosts: list[str]) -> None:
+    with served((bind, 0)) as server:
+        assert isinstance(server.address, tuple)
+        for host in hosts:
+            with closing(StoreClient([(host, server.address[1])], JOB, 10.0)) as one:
+                one.set(f"a/{host}", "value")
+                assert one.get(f"a/{host}") == b"value"
+
+
+@needs.ipv6
+def test_of_a_name_with_two_addresses_the_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    with served(("127.0.0.1", 0)) as server:
+        port = server.address[1]
+        found = [("::1", port), ("127.0.0.1", port)]
+        monkeypatch.setattr(underlay, "addresses", lambda address: found if address[0] == "node0" else [address])
+        with closing(StoreClient([("node0", int(port))], JOB, 10.0)) as one:
+            one.set("a", "value")
 
 
 def test_get_waits_until_the_key_is_set() -> None:
