@@ -74,6 +74,13 @@ def shard_meshes(module: Any) -> list[Any]:
     return [group.mesh_info for group in groups]
 
 
+def copy_each(targets: list[Any], sources: list[Any]) -> None:
+    """Copy each source to its target: on a GPU in one kernel, if they have one type."""
+    import torch
+
+    torch._foreach_copy_(targets, sources)
+
+
 def requested_backends() -> dict[str, str]:
     """Return the backend that init_process_group or new_group is asked for, by type of device; empty: not known.
 
@@ -88,3 +95,27 @@ def requested_backends() -> dict[str, str]:
             return {device: str(backend) for device, backend in config.get_device_backend_map().items()}
         frame = frame.f_back
     return {}
+
+
+def nccl_backend(store: Any, rank: int, size: int, timeout: Any) -> Any:
+    """Return a new backend of NCCL for CUDA tensors, with a time limit of its calls."""
+    import torch.distributed as dist
+
+    options = dist.ProcessGroupNCCL.Options()
+    options._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, options)
+
+
+def unlisted_group(backend: Any, store: Any, device: Any) -> Any:
+    """Return a process group of a backend, for the tensors of a device, that torch.distributed does not list.
+
+    It is its owner's: groups of `new_group` end with the default one, and all ranks of the job have to make them.
+    """
+    import torch.distributed as dist
+
+    group = dist.ProcessGroup(store, backend.rank(), backend.size())
+    kind = getattr(dist.ProcessGroup.BackendType, backend.name().upper())
+    backend._set_sequence_number_for_group()
+    group._set_default_backend(kind)
+    group._register_backend(device, kind, backend)
+    return group

@@ -3,9 +3,10 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, flight_recorder, traffic,
-work, joined, work_items, group_thread, compression, sparse, identity, backend, layers, sharded, and the public
-functions below.
+Reading order: launch, untraced, arguments, reduction, devices, staging, exec_context, flight_recorder, traffic,
+work, joined, work_items, group_thread, unencoded, encoded, exchange, hosts, local_nccl, local_memory,
+local, local_sum, shards, device_codecs, device_items, compression, sparse, identity, backend, reconfigurable, mixed,
+trials, layers, sharded, and the public functions below.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import pickle
 import resource
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import torch
 
-from softnic.torch_private import check_release
+from softnic.torch_private import check_release, requested_backends
 
 check_release(torch.__version__)
 
@@ -33,12 +35,24 @@ from softnic.comm.messages import CHANNELS
 from softnic.mpi.communicator import Communicator, init_communicator
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name, copy_codec_name, warmup_of
+from softnic.torch.compression import (
+    FLOOR_BYTES,
+    UNSET,
+    Compression,
+    Unset,
+    codec_name,
+    copy_codec_name,
+    floor_of,
+    warmup_of,
+)
 from softnic.torch.flight_recorder import recorder
 from softnic.torch.joined import keep_works
 from softnic.torch.layers import LayerCodecs, compress_layers
-from softnic.torch.sharded import compress_shards
+from softnic.torch.mixed import MixedGroup, other_groups
+from softnic.torch.reconfigurable import Reconfigurable
+from softnic.torch.sharded import choose_for_shards, compress_shards
 from softnic.torch.traffic import GroupStats
+from softnic.torch.trials import trials_of
 from softnic.torch.untraced import untraced
 from softnic.torch_backend import register_backend
 
@@ -57,15 +71,29 @@ def create(options: Any, _: Any = None) -> SoftnicGroup:
     ------
     DistBackendError
         If the ranks cannot connect or a NIC fails, as later from calls of the group.
+    ValueError
+        If another backend than Gloo and NCCL is to serve some devices beside softnic.
     """
-    launch.check_devices()
     launch.use_rays_nic()
-    limit_s = min(_CONNECT_S, options.timeout.total_seconds())
+    rank, size = options.group_rank, options.group_size
+    others = other_groups(requested_backends(), options.store, rank, size, options.timeout)
+    comm = connected(options.store, rank, size, options.timeout, "init_process_group")
+    given = comm, options.group_id or "world", options.timeout, options.store
+    return MixedGroup(*given, others=others) if others else SoftnicGroup(*given)
+
+
+def connected(store: Any, rank: int, size: int, timeout: timedelta, call: str) -> Communicator:
+    """Return a communicator of ranks that meet by a store, within a timeout.
+
+    Raises
+    ------
+    DistBackendError
+        If they cannot connect; its text begins with the name of the call.
+    """
     try:
-        comm = init_communicator(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
+        return init_communicator(store, rank, size, timeout_s=min(_CONNECT_S, timeout.total_seconds()))
     except CommError as error:
-        raise dist.DistBackendError(f"init_process_group: {error}{_advice(error, options.group_size)}") from error
-    return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)
+        raise dist.DistBackendError(f"{call}: {error}{_advice(error, size)}") from error
 
 
 def _advice(error: CommError, size: int) -> str:
@@ -83,6 +111,8 @@ def _group(group: Any) -> SoftnicGroup:
     found = dist.group.WORLD if group is None else group
     if isinstance(found, SoftnicGroup):
         return found
+    if isinstance(found, Reconfigurable):
+        return found.present_group()
     text = f"{found!r} is not a process group of the backend softnic"
     if found is None:
         text = "there is no process group: call torch.distributed.init_process_group('softnic') first"
@@ -125,7 +155,7 @@ def communicator(group: Any = None) -> Communicator:
 @untraced
 def compress(
     target: Any,
-    codec: str | Codec | None = None,
+    codec: str | Codec | Unset | None = UNSET,
     *,
     gradients: str | Codec | None = None,
     weights: str | Codec | None = None,
@@ -136,6 +166,8 @@ def compress(
     """Compress sums of floats and copies of weights: compression.py and sharded.py say in which calls.
 
     All ranks of the group call this between the same calls. A later call replaces the settings of an earlier one.
+    ``compress(model)``, without a codec, chooses in the first steps after `warmup`, by their length, if gradients are
+    compressed, where, and in pieces of which size (trials.py). Rank 0 says once on its standard error what was chosen.
 
     Parameters
     ----------
@@ -145,7 +177,7 @@ def compress(
         For a device mesh, pass the group of one dimension: `mesh.get_group(dimension)`.
     codec, gradients : str, Codec or None
         The codec of sums and means, as in "rht:4"; `gradients` is its name beside `weights`. "either": bounded:10 or
-        rht:4, by what each sum's data is. None: exact.
+        rht:4, by what each sum's data is. None, or no codec for anything but a model: exact.
     weights : str, Codec or None
         The codec of all_gather and broadcast. "exact:16" and "exact:32" keep every bit, of elements of any width;
         others round weights. None: not encoded. DistributedDataParallel broadcasts when it is created: compress its
@@ -164,12 +196,26 @@ def compress(
         For an argument of another type, an unknown codec, a pattern that matches no parameter, another model, or a
         process group of another backend. The settings are unchanged then.
     """
+    if isinstance(target, torch.nn.Module) and (codec, gradients, weights, layers) == (UNSET, None, None, None):
+        _choose(target, floor_of(floor_bytes), warmup_of(warmup))
+        return
+    codec = None if codec is UNSET else codec
     if codec is not None and gradients is not None:
         raise ValueError("codec and gradients are two names of one argument: give one of them")
     if layers is not None and not isinstance(layers, Mapping):
         raise ValueError(f"layers is {layers!r}: a dict of patterns and codecs is expected")
     sums = codec_name(gradients if codec is None else codec)
     _apply(target, Compression(sums, floor_bytes, copy_codec_name(weights)), layers or {}, warmup_of(warmup))
+
+
+def _choose(model: torch.nn.Module, floor_bytes: int, warmup: int) -> None:
+    """Have the compression of a model chosen in its first steps."""
+    if isinstance(model, DistributedDataParallel):
+        group = _group(model.process_group)
+        trials = trials_of(group, model, floor_bytes)
+        compress_layers(model, LayerCodecs(group, model, None, {}, floor_bytes, warmup, trials))
+    else:
+        choose_for_shards(model, floor_bytes, warmup)
 
 
 def _apply(target: Any, compression: Compression, layers: Mapping[str, str | None], warmup: int) -> None:
@@ -182,7 +228,7 @@ def _apply(target: Any, compression: Compression, layers: Mapping[str, str | Non
     elif warmup:
         raise ValueError("only a model has steps: give `warmup` with a DistributedDataParallel or sharded model")
     else:
-        _group(target).compression = compression
+        (target if isinstance(target, Reconfigurable) else _group(target)).compression = compression
 
 
 def _compress_replicas(

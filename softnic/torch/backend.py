@@ -10,6 +10,7 @@ rank at fault and ends the group on every rank.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,8 @@ import torch.distributed as dist
 
 from softnic import MPI
 from softnic.comm.bootstrap.store import Store
+from softnic.comm.errors import CommError
+from softnic.comm.scratch import Scratch
 from softnic.mpi.communicator import Communicator, init_communicator
 from softnic.mpi.requests.request import Request
 from softnic.torch.arguments import (
@@ -39,16 +42,23 @@ from softnic.torch.arguments import (
     split,
     tensor_list,
 )
-from softnic.torch.compression import EXACT, Compression
+from softnic.torch.compression import EXACT, Compression, DeviceUse
+from softnic.torch.device_codecs import DeviceCodecError, device_codec
+from softnic.torch.device_items import DeviceItems
+from softnic.torch.encoded import SlotCodec
 from softnic.torch.flight_recorder import GroupCalls, recorder
 from softnic.torch.group_thread import GroupThread
+from softnic.torch.hosts import exchange_places, hosts_of, launcher_agrees, own_place
 from softnic.torch.identity import Identity
+from softnic.torch.local import CONNECT_S, LocalGroup, connect
 from softnic.torch.reduction import Reduction, reduction_of
 from softnic.torch.sparse import SparseSum, count_of
 from softnic.torch.staging import StagingBuffer, TensorAt, consecutive
 from softnic.torch.traffic import GroupStats
 from softnic.torch.work import SoftnicWork
 from softnic.torch.work_items import LocalCopy, LocalTask, NicCollective, P2PBatch, P2POp, WorkItem
+
+_log = logging.getLogger("softnic")
 
 
 class SoftnicGroup(Identity):
@@ -71,6 +81,11 @@ class SoftnicGroup(Identity):
         self._timeout_s = timeout.total_seconds()
         self._calls = GroupCalls(recorder, self, comm.rank)
         self._thread = GroupThread(comm, f"group {name}")
+        self._on_device = DeviceItems(comm.rank, comm.size, self._codec_of, self._local_of)
+        self._device_codecs: dict[tuple[str, str], SlotCodec | None] = {}
+        """By name and type of device, those that all ranks have."""
+        self._locals: dict[str, LocalGroup | None] = {}
+        """By type of device."""
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout_s = timeout.total_seconds()
@@ -82,12 +97,21 @@ class SoftnicGroup(Identity):
         self._thread.abort(f"rank {self._rank} aborted the group")
         self._thread.close()
 
+    def quit(self, why: str) -> None:
+        """Leave the group at once: calls in progress fail, here and on ranks that wait for this one."""
+        self._thread.quit(f"rank {self._rank} {why}")
+        self.shutdown()
+
     def shutdown(self) -> None:
         """Leave the group after the calls in progress."""
         self._thread.close()
         if self._communicator is not None:
             self._communicator.Free()
         self._store = None
+
+    def failure(self) -> str:
+        """Return the first error that ended the group, on this rank or another; empty: there was none."""
+        return self._thread.look()
 
     def stats(self) -> GroupStats:
         """Return what this rank has exchanged so far. Raises OSError if the NIC does not answer."""
@@ -121,35 +145,86 @@ class SoftnicGroup(Identity):
         how = reduce_op(opts if op is None else op)
         if len(given) == 1 and getattr(given[0], "is_sparse", False):
             return self._sparse_summed(given[0], how, opts, timeout)
-        items = []
+        items: list[WorkItem] = []
         for group in by_type(tensor_list(given)):
             count = sum(tensor.numel() for tensor in group)
-            items.append(self._all_reduced(group, *self._reduction(how, group[0].dtype, count)))
+            items += self._all_reduced(group, *self._reduction(how, group[0].dtype, count), self.compression.use)
         return self._submit("all_reduce", items, given, opts, timeout)
 
     allreduce_coalesced = allreduce
 
-    def sum_by_codec(self, tensors: Mapping[str | None, list[Tensor]], output: Tensor) -> SoftnicWork:
+    def _codec_of(self, name: str, device: torch.device) -> SlotCodec | None:
+        """Return a codec of a device if all ranks have it. The first call for a codec waits for all ranks."""
+        key = name, device.type
+        if key not in self._device_codecs:
+            found, failure = None, None
+            try:
+                found = device_codec(name, device)
+            except DeviceCodecError as error:
+                failure = error
+            all_have = self._all_have(found)
+            if failure is not None:
+                raise failure
+            self._device_codecs[key] = found if all_have else None
+        return self._device_codecs[key]
+
+    def _local_of(self, device: torch.device) -> LocalGroup | None:
+        """Return the ranks of this host, if sums go by hosts. A type of device's first call waits for all ranks."""
+        if device.type not in self._locals:
+            self._locals[device.type] = self._connected_locally(device)
+        return self._locals[device.type]
+
+    def _connected_locally(self, device: torch.device) -> LocalGroup | None:
+        hosts, found = hosts_of(self._thread.nic_addresses()), None
+        if hosts is None or self._store is None:
+            return None
+        limit_s = min(CONNECT_S, self._timeout_s)
+        shown = Scratch().allocate(64)
+        try:
+            places = exchange_places(self._store, self._rank, self._size, own_place(device, shown), limit_s)
+            if not all(launcher_agrees([places[rank] for rank in ranks]) for ranks in hosts):
+                return None
+            found = connect(self._store, hosts, self._rank, places, device, limit_s)
+        except CommError as error:
+            _log.warning("sums do not go by hosts: %s", error)
+        all_have = self._all_have(found)
+        if found is not None:
+            self._thread.at_end(found.shares.close)
+        return found if all_have else None
+
+    def _all_have(self, what: object) -> bool:
+        """Return whether no rank has None. Waits for all ranks."""
+        has_it = torch.tensor([what is not None], dtype=torch.int32)
+        self.allreduce([has_it], op=dist.ReduceOp.MIN).wait()
+        return bool(has_it.item())
+
+    def sum_by_codec(
+        self, tensors: Mapping[str | None, list[Tensor]], output: Tensor, use: DeviceUse = EXACT.use
+    ) -> SoftnicWork:
         """Sum tensors of one type in place, each list by its codec (None: exact).
 
         The compression of the group does not apply. All ranks pass the same codecs in the same order. The output of the
         Work is `output`.
         """
-        items = []
+        items: list[WorkItem] = []
         for codec, group in tensors.items():
             reduction = reduction_of(dist.ReduceOp.SUM, group[0].dtype, self._size, compressed=codec is not None)
-            items.append(self._all_reduced(group, reduction, codec))
+            items += self._all_reduced(group, reduction, codec, use)
         return self._submit("all_reduce", items, [output], None)
 
-    def _all_reduced(self, tensors: list[Tensor], reduction: Reduction, codec: str | None) -> WorkItem:
+    def _all_reduced(
+        self, tensors: list[Tensor], reduction: Reduction, codec: str | None, use: DeviceUse
+    ) -> list[WorkItem]:
         count, ranges = sum(tensor.numel() for tensor in tensors), consecutive(tensors)
+        if items := self._on_device.all_reduced(ranges, count, reduction, codec, use):
+            return items
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if codec is None:
                 return comm.Iallreduce(MPI.IN_PLACE, buffer.elements, op)
             return comm.Iallreduce_comp(MPI.IN_PLACE, buffer.elements, op, codec=codec)
 
-        return self._reduced(reduction, count, tensors[0].dtype, post, ranges, ranges)
+        return [self._reduced(reduction, count, tensors[0].dtype, post, ranges, ranges)]
 
     def _sparse_summed(self, tensor: Tensor, op: Any, opts: Any, timeout: Any) -> SoftnicWork:
         """Sum a sparse tensor. Waits for the numbers of elements of all ranks."""
@@ -162,11 +237,12 @@ class SoftnicGroup(Identity):
 
         def gather(given: Tensor) -> list[Tensor]:
             targets = [torch.empty_like(given) for _ in range(self._size)]
-            items.append(self._gathered(targets, given))
+            items.extend(self._gathered(targets, given))
             return targets
 
         total = SparseSum(tensor, [int(count) for count in counts], gather)
-        return self._submit("all_reduce", [*items, LocalTask(total.finish)], [tensor], opts, timeout)
+        summed = LocalTask(total.finish, [tensor], items)
+        return self._submit("all_reduce", [*items, summed], [tensor], opts, timeout)
 
     def reduce(
         self, tensors: Tensor | Tensors, opts: Any = None, op: Any = None, timeout: Any = None, *, root: Any = None
@@ -193,8 +269,8 @@ class SoftnicGroup(Identity):
         check_alike("reduce_scatter", output, given[self._rank])
         check_type("reduce_scatter", given, output)
         how = reduce_op(opts if op is None else op)
-        item = self._scattered(output, given, [tensor.numel() for tensor in given], how)
-        return self._submit("reduce_scatter", [item], [output], opts, timeout, inputs=given)
+        items = self._scattered(output, given, [tensor.numel() for tensor in given], how)
+        return self._submit("reduce_scatter", items, [output], opts, timeout, inputs=given)
 
     def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
         """Give rank r the sum of the r-th of the equal parts of every rank's tensor."""
@@ -203,10 +279,10 @@ class SoftnicGroup(Identity):
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> SoftnicWork:
-        items = []
+        items: list[WorkItem] = []
         for output, given in zip(tensor_list(outputs), tensor_list(inputs), strict=True):
             check_alike("reduce_scatter_tensor", given, output, self._size)
-            items.append(self._scattered(output, [given], [output.numel()] * self._size, reduce_op(opts)))
+            items += self._scattered(output, [given], [output.numel()] * self._size, reduce_op(opts))
         return self._submit("reduce_scatter_tensor", items, outputs, opts, inputs=inputs)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -214,13 +290,16 @@ class SoftnicGroup(Identity):
     def scatter_sum(self, output: Tensor, given: Tensor, op: Any, by: Compression) -> SoftnicWork:
         """Do as reduce_scatter_single, with a compression other than the group's."""
         check_alike("reduce_scatter_tensor", given, output, self._size)
-        item = self._scattered(output, [given], [output.numel()] * self._size, op, by)
-        return self._submit("reduce_scatter_tensor", [item], [output], None, inputs=[given])
+        items = self._scattered(output, [given], [output.numel()] * self._size, op, by)
+        return self._submit("reduce_scatter_tensor", items, [output], None, inputs=[given])
 
     def _scattered(
         self, output: Tensor, given: Tensors, counts: list[int], op: Any, by: Compression | None = None
-    ) -> WorkItem:
+    ) -> list[WorkItem]:
         reduction, codec = self._reduction(op, output.dtype, sum(counts), by)
+        use = (by or self.compression).use
+        if items := self._on_device.scattered(output, consecutive(given), counts, reduction, codec, use):
+            return items
 
         def post(comm: Communicator, buffer: StagingBuffer, op: MPI.Op | None) -> Request:
             if codec is None:
@@ -228,7 +307,7 @@ class SoftnicGroup(Identity):
             return comm.Ireduce_scatter_comp(MPI.IN_PLACE, buffer.elements, counts, op, codec=codec)
 
         start = 0 if reduction.fold is None else sum(counts[: self._rank])
-        return self._reduced(reduction, sum(counts), output.dtype, post, consecutive(given), [(start, output)])
+        return [self._reduced(reduction, sum(counts), output.dtype, post, consecutive(given), [(start, output)])]
 
     def _reduction(
         self, op: Any, dtype: torch.dtype, count: int, by: Compression | None = None
@@ -271,6 +350,8 @@ class SoftnicGroup(Identity):
                 return comm.Ibcast(buffer.bytes, root)
             return comm.Ibcast_comp(buffer.words if codec.as_words else buffer.elements, root, codec=codec.name)
 
+        if items := self._on_device.broadcast(tensor, root, codec):
+            return self._submit("broadcast", items, [tensor], opts, timeout)
         ranges = consecutive([tensor])
         rounds = codec is not None and not codec.as_words  # the root's elements as well
         loads, stores = (ranges, ranges if rounds else []) if self._rank == root else ([], ranges)
@@ -282,7 +363,7 @@ class SoftnicGroup(Identity):
     ) -> SoftnicWork:
         """Give every rank's tensor to every rank."""
         targets, given = flat_list(outputs), only_tensor(inputs)
-        return self._submit("all_gather", [self._gathered(targets, given)], [targets], opts, timeout, inputs=[given])
+        return self._submit("all_gather", self._gathered(targets, given), [targets], opts, timeout, inputs=[given])
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> SoftnicWork:
         """Store the i-th tensor of rank r in `outputs[r][i]`."""
@@ -290,7 +371,9 @@ class SoftnicGroup(Identity):
         for row in rows:
             if len(row) != len(inputs):
                 raise ValueError(f"all_gather_coalesced: {len(row)} tensors of a rank where {len(inputs)} are expected")
-        items = [self._gathered([row[index] for row in rows], given) for index, given in enumerate(inputs)]
+        items: list[WorkItem] = []
+        for index, given in enumerate(inputs):
+            items += self._gathered([row[index] for row in rows], given)
         return self._submit("all_gather_coalesced", items, rows, opts, inputs=inputs)
 
     def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> SoftnicWork:
@@ -300,10 +383,10 @@ class SoftnicGroup(Identity):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> SoftnicWork:
-        items = []
+        items: list[WorkItem] = []
         for output, given in zip(tensor_list(outputs), tensor_list(inputs), strict=True):
             check_alike("all_gather_into_tensor", output, given, self._size)
-            items.append(self._joined([output], given))
+            items += self._joined([output], given)
         return self._submit("all_gather_into_tensor", items, outputs, opts, inputs=inputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -311,20 +394,21 @@ class SoftnicGroup(Identity):
     def gather_shards(self, output: Tensor, given: Tensor, by: Compression) -> SoftnicWork:
         """Do as all_gather_single, with a compression other than the group's."""
         check_alike("all_gather_into_tensor", output, given, self._size)
-        return self._submit(
-            "all_gather_into_tensor", [self._joined([output], given, by)], [output], None, inputs=[given]
-        )
+        items = self._joined([output], given, by)
+        return self._submit("all_gather_into_tensor", items, [output], None, inputs=[given])
 
-    def _gathered(self, targets: Tensors, given: Tensor) -> WorkItem:
+    def _gathered(self, targets: Tensors, given: Tensor) -> list[WorkItem]:
         check_one_per_rank("all_gather", targets, self._size)
         for target in targets:
             check_alike("all_gather", target, given)
         return self._joined(targets, given)
 
-    def _joined(self, targets: Tensors, given: Tensor, by: Compression | None = None) -> WorkItem:
+    def _joined(self, targets: Tensors, given: Tensor, by: Compression | None = None) -> list[WorkItem]:
         count = given.numel()
         own = consecutive([given], count * self._rank)
         codec = (by or self.compression).copied_by(given.dtype, count)
+        if items := self._on_device.gathered(targets, given, codec):
+            return items
 
         def post(comm: Communicator, buffer: StagingBuffer) -> Request:
             if codec is None:
@@ -332,7 +416,7 @@ class SoftnicGroup(Identity):
             elements = buffer.words if codec.as_words else buffer.elements
             return comm.Iallgather_comp(MPI.IN_PLACE, elements, codec=codec.name)
 
-        return NicCollective(count * self._size, given.dtype, post, own, consecutive(targets))
+        return [NicCollective(count * self._size, given.dtype, post, own, consecutive(targets))]
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> SoftnicWork:
         item = NicCollective(0, torch.uint8, lambda comm, _: comm.Ibarrier(), [], [])

@@ -8,7 +8,8 @@ as losses, counts and norms, whose cost is latency and not bandwidth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,25 @@ _LOSSLESS = "exact"
 _WORD_BYTES = 4
 
 
+class Unset(Enum):
+    """The type of an argument that is not given, where None means something."""
+
+    UNSET = "not given"
+
+
+UNSET = Unset.UNSET
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """What is done on the device of the tensors, if they are not the host's."""
+
+    encodes: bool = True
+    """Whether codecs run there, if they can; else NICs encode."""
+    piece_bytes: int | None = None
+    """Of a rank's part, encoded at a time; None: 1 to 4 MiB, by what there is."""
+
+
 @dataclass(frozen=True)
 class Compression:
     """The codecs of sums and of copies of at least `floor_bytes`; None: unencoded. Raises ValueError."""
@@ -32,6 +52,7 @@ class Compression:
     codec: str | None = None
     floor_bytes: int = FLOOR_BYTES
     weights: str | None = None
+    use: DeviceUse = field(default_factory=DeviceUse)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "codec", codec_name(self.codec))

@@ -16,18 +16,18 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from softnic.comm.scratch import Scratch
 from softnic.mpi.communicator import Communicator
 from softnic.mpi.progress_loop import ProgressLoop
+from softnic.torch.exec_context import ExecContext
 from softnic.torch.flight_recorder import CallRecord, recorder
 from softnic.torch.traffic import CallClock, GroupStats
 from softnic.torch.work import SoftnicWork
-from softnic.torch.work_items import ExecContext, WorkItem
+from softnic.torch.work_items import WorkItem
 
 _CLOSE_S = 5.0
 """Time limit of `close` for the thread to end."""
@@ -45,9 +45,9 @@ class _PendingCall:
         self.taken_over = False
         """By the thread, from the caller."""
 
-    @property
-    def done(self) -> bool:
-        return all([item.done for item in self.items])
+    def advance(self) -> bool:
+        """Do what can be done without waiting; return whether all is done."""
+        return all([item.advance() for item in self.items])
 
     def start(self, context: ExecContext) -> None:
         self.started = True
@@ -69,7 +69,7 @@ class GroupThread:
         self._name = name
         self._loop = ProgressLoop(comm)
         self._clock = CallClock()
-        self._context = ExecContext(comm, self._loop, Scratch())
+        self._context = ExecContext(comm, self._loop)
         self._lock = threading.Lock()
         self._new: deque[_PendingCall] = deque()
         self._calls: list[_PendingCall] = []
@@ -80,10 +80,14 @@ class GroupThread:
         """Whether the thread has calls in progress."""
         self._reason = ""
         """Why no further call is accepted."""
+        self.failure = ""
+        """The first error that ended the group, on this rank or another; empty: there was none."""
         self._written = ""
         """Where the last calls are, after an error (flight_recorder.py)."""
         self._closing = False
         self._aborted = False
+        self._ended = False
+        self._at_end: list[Callable[[], object]] = []
         self._thread = threading.Thread(target=self._serve, name=f"softnic-{name}", daemon=True)
         self._thread.start()
         _open.add(self)
@@ -109,17 +113,43 @@ class GroupThread:
 
     def stats(self) -> GroupStats:
         """Return what was exchanged so far. Raises OSError if the NIC does not answer."""
-        return self._clock.stats(self._loop.traffic())
+        return self._clock.stats(self._loop.traffic(), self._context.spared_bytes)
+
+    def look(self) -> str:
+        """Return the first error that ended the group, on this rank or another, as far as it has arrived here."""
+        if not self.failure and not self._ended and self._is_idle and (failure := self._loop.failure(self._name)):
+            self.failure = failure
+            self._written = recorder.write()  # others may wait for this rank: before its next call
+        return self.failure
+
+    def nic_addresses(self) -> list[str]:
+        """Return the address of each rank's NIC."""
+        return self._loop.nic_addresses()
+
+    def at_end(self, free: Callable[[], object]) -> None:
+        """Have the thread call `free` when the group ends."""
+        with self._lock:
+            if not self._ended:
+                self._at_end.append(free)
+                return
+        free()
 
     @property
     def _is_idle(self) -> bool:
         return not self._serving and not self._new and not self._closing
 
-    def abort(self, reason: str) -> None:
-        """End the group on all ranks at once."""
+    def abort(self, reason: str, *, writes: bool = True) -> None:
+        """End the group on all ranks at once. `writes`: the last calls are written to a file."""
         self._aborted = True
-        self._end(reason)
+        with self._lock:
+            self._end_locked(reason, writes=writes)
         self._loop.wake()
+
+    def quit(self, reason: str) -> None:
+        """End the group on this rank at once: calls in progress fail, and on other ranks those that wait for it."""
+        if self._clock.is_running:
+            self.abort(reason, writes=False)
+        self.close()
 
     def expire(self, work: SoftnicWork, limit_s: float) -> None:
         """End the group on all ranks because a call took too long, for a reason that NICs are asked for."""
@@ -155,8 +185,8 @@ class GroupThread:
     def _wait_in_caller(self, call: _PendingCall, limit_s: float) -> None:
         """Complete a call of this thread, unless the group's thread takes it over. It does so after `limit_s`."""
         try:
-            if all([item.wait(limit_s) for item in call.items]) and self._withdraw(call):
-                with torch.inference_mode():
+            with torch.inference_mode():
+                if all([item.wait(limit_s) for item in call.items]) and self._withdraw(call):
                     call.finish()
         except Exception as error:
             self._end(str(error))
@@ -196,8 +226,15 @@ class GroupThread:
                 if self._aborted:
                     self._loop.abort(self._reason)
                 self._comm.Free()
-                self._context.pool.clear()
+                self._free_all()
+                self._context.close()
                 self._loop.close()
+
+    def _free_all(self) -> None:
+        with self._lock:
+            self._ended = True
+        for free in self._at_end:
+            free()
 
     def _wait_for_call(self) -> bool:
         """Return True when there is a call, False if there will be none."""
@@ -210,10 +247,7 @@ class GroupThread:
                     self._reason = self._reason or "it was destroyed"
                     return False
             self._loop.wait_for_wake(_IDLE_S)
-            if not self._written and self._loop.has_failed():
-                self._written = (
-                    recorder.write()
-                )  # this rank may be the one that others waited for: before its next call
+            self.look()
 
     def _turn(self) -> bool:
         """Start new calls and complete those that are done. Returns whether none is left."""
@@ -224,7 +258,8 @@ class GroupThread:
             self._calls.append(call)
             if not call.started:
                 call.start(self._context)
-        for call in [call for call in self._calls if call.done]:
+        self._context.post_loaded()
+        for call in [call for call in self._calls if call.advance()]:
             call.finish()
             self._calls.remove(call)
         self._check_timeouts()
@@ -247,11 +282,12 @@ class GroupThread:
         with self._lock:
             self._end_locked(reason)
 
-    def _end_locked(self, reason: str) -> None:
+    def _end_locked(self, reason: str, *, writes: bool = True) -> None:
         """End the group by an error: no further call is accepted, and the calls so far are written to a file."""
         if not self._reason:
             self._reason = reason
-            self._written = self._written or recorder.write()
+            self.failure = self.failure or reason
+            self._written = self._written or (recorder.write() if writes else "")
 
     def _fail(self, work: SoftnicWork) -> None:
         more = f" (torchfrtrace reads {self._written})" if self._written else ""

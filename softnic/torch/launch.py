@@ -20,8 +20,7 @@ from collections.abc import MutableMapping
 from softnic.comm.bootstrap.discovery import candidate_ports, is_single_host, job_id
 from softnic.comm.bootstrap.launch import LAUNCHERS, from_environment
 from softnic.comm.errors import LaunchError
-from softnic.torch_backend import NAME, VARIABLES
-from softnic.torch_private import requested_backends
+from softnic.torch_backend import VARIABLES
 
 
 def fill(environment: MutableMapping[str, str]) -> None:
@@ -53,14 +52,3 @@ def use_rays_nic() -> None:
 
         if (path := ray.find()) is not None:
             os.environ["SOFTNIC_NIC"] = path
-
-
-def check_devices() -> None:
-    """Raise ValueError if another backend was asked for beside this one: torch would give it nothing to do."""
-    asked = requested_backends()
-    if others := sorted({backend for backend in asked.values() if backend != NAME}):
-        text = ",".join(f"{device}:{backend}" for device, backend in asked.items())
-        raise ValueError(
-            f"backend {text!r}: softnic serves the tensors of all devices of its groups, so name it alone, and make "
-            f"another group for {' and '.join(others)}: new_group(backend={others[0]!r})"
-        )

@@ -24,7 +24,8 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import codec_name, floor_of
+from softnic.torch.compression import DeviceUse, codec_name, floor_of
+from softnic.torch.trials import Trials
 from softnic.torch.untraced import untraced
 
 _SHOWN = 8
@@ -43,6 +44,9 @@ class LayerCodecs:
     floor_bytes: int
     warmup: int = 0
     """Number of steps of which the gradients are exact."""
+    trials: Trials | None = None
+    """Choose the codec, after `warmup`."""
+    use: DeviceUse = field(default_factory=DeviceUse)
     steps: int = 0
     """Back-propagations so far."""
     codecs: dict[int, str | None] = field(init=False)
@@ -57,7 +61,19 @@ class LayerCodecs:
         if unused:
             shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
             raise ValueError(f"layers: no parameter's name matches {', '.join(unused)}; the model has {shown}")
-        self.codecs = {id(each): self._codec_for(name, each) for name, each in model.module.named_parameters()}
+        self.parameters = list(model.module.named_parameters())
+        self._assign()
+
+    def begin(self, *, exact: bool) -> None:
+        """Begin a step."""
+        if self.trials is not None and not exact:
+            way = self.trials.next_step()
+            if (self.codec, self.use) != (way.compression.codec, way.compression.use):
+                self.codec, self.use = way.compression.codec, way.compression.use
+                self._assign()
+
+    def _assign(self) -> None:
+        self.codecs = {id(each): self._codec_for(name, each) for name, each in self.parameters}
 
     def _codec_for(self, name: str, parameter: torch.Tensor) -> str | None:
         if not parameter.is_floating_point() or parameter.numel() * parameter.element_size() < self.floor_bytes:
@@ -92,8 +108,10 @@ def layers_hook(state: LayerCodecs, bucket: GradBucket) -> Future[torch.Tensor]:
     buffer.div_(state.group.size())
     by_codec: dict[str | None, list[torch.Tensor]] = {}
     exact = state.steps < state.warmup
+    if bucket.index() == 0:
+        state.begin(exact=exact)
     state.steps += bucket.is_last()
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         by_codec.setdefault(None if exact else state.codecs[id(parameter)], []).append(gradient)
-    work = state.group.sum_by_codec(by_codec, buffer)
+    work = state.group.sum_by_codec(by_codec, buffer, state.use)
     return work.get_future().then(lambda future: future.value()[0])

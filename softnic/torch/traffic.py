@@ -54,9 +54,18 @@ class CallClock:
             if not self._running:
                 self._seconds += time.monotonic() - self._began_at
 
-    def stats(self, traffic: Traffic) -> GroupStats:
-        """Return the figures so far, with those of the group's connections."""
+    @property
+    def is_running(self) -> bool:
+        """Whether a call is in progress."""
+        return bool(self._running)
+
+    def stats(self, traffic: Traffic, spared_bytes: int = 0) -> GroupStats:
+        """Return the figures so far, with those of the group's connections.
+
+        `spared_bytes`: by which others than NICs have shortened what was sent.
+        """
         with self._lock:
             running_s = time.monotonic() - self._began_at if self._running else 0.0
             calls, seconds = self._calls, self._seconds + running_s
-        return GroupStats(calls, traffic.given_bytes, traffic.sent_bytes, traffic.wire_bytes, seconds)
+        given = traffic.given_bytes + spared_bytes
+        return GroupStats(calls, given, traffic.sent_bytes, traffic.wire_bytes, seconds)

@@ -85,8 +85,8 @@ class SoftnicWork(Untraced, dist.Work):
 
     # -- for torch ------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Wait until the outputs are complete.
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until the outputs are complete, for the timeout of the call unless one is given.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class SoftnicWork(Untraced, dist.Work):
             If the call failed; the error names the rank. Also if the timeout (of this method, or the group's) expires;
             the group is unusable then.
         """
-        limit_s = left_s = timeout.total_seconds() or self.timeout_s
+        limit_s = left_s = (timeout.total_seconds() if timeout else 0.0) or self.timeout_s
         wait, self._wait_in_caller = self._wait_in_caller, None
         if wait is not None:
             until = time.monotonic() + limit_s

@@ -142,9 +142,9 @@ def summed_by(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     layers, shards = SoftnicGroup.sum_by_codec, SoftnicGroup.scatter_sum
 
-    def by_layer(group: SoftnicGroup, tensors: Any, output: Any) -> Any:
+    def by_layer(group: SoftnicGroup, tensors: Any, output: Any, use: Any) -> Any:
         found.extend(tensors)
-        return layers(group, tensors, output)
+        return layers(group, tensors, output, use)
 
     def by_shard(group: SoftnicGroup, output: Any, given: Any, op: Any, by: Any) -> Any:
         found.append(by.codec)
@@ -230,10 +230,27 @@ def test_a_compressed_model_is_not_kept_alive() -> None:
     assert gone() is None
 
 
-@pytest.mark.parametrize("asked", ["cpu:gloo,cuda:softnic", "cpu:softnic,cuda:gloo"])
-def test_another_backend_beside_this_one_is_refused(asked: str) -> None:
-    with pytest.raises(ValueError, match=rf"backend '{asked}': softnic serves the tensors of all devices .*'gloo'"):
-        dist.new_group(backend=asked)
+def test_other_backends_have_their_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_nics: list[str] = []
+    monkeypatch.setattr(SoftnicGroup, "allreduce", lambda *_, **__: by_nics.append("all_reduce"))
+    monkeypatch.setattr(SoftnicGroup, "broadcast", lambda *_, **__: by_nics.append("broadcast"))
+    for asked, expected in (("cpu:gloo,cuda:softnic", []), ("cpu:softnic,cuda:gloo", ["all_reduce", "broadcast"])):
+        group, tensor = dist.new_group(backend=asked), torch.ones(3)
+        by_nics.clear()
+        dist.all_reduce(tensor, group=group)
+        dist.broadcast(tensor, 0, group=group)
+        dist.barrier(group)
+        assert by_nics == expected
+        if not expected:
+            found: list[Any] = [None]
+            dist.all_gather_object(found, "an object", group=group)
+            assert found == ["an object"]
+        dist.destroy_process_group(group)
+
+
+def test_backends_that_cannot_be_beside_this_one_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"backend 'cpu:fake': .* gloo and nccl; make another group .*'fake'"):
+        dist.new_group(backend="cpu:fake,cuda:softnic")
     for alone in ("cpu:softnic", "cpu:softnic,cuda:softnic", "softnic"):
         assert dist.get_rank(dist.new_group(backend=alone)) == 0
 

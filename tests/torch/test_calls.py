@@ -386,6 +386,20 @@ def waited() -> Any:
     return chosen
 
 
+@pytest.mark.parametrize("op", [dist.ReduceOp.AVG, dist.ReduceOp.BOR], ids=str)
+def test_results_that_callers_complete_themselves(op: Any) -> None:
+    """What is left to do after NICs have combined integers is done in the caller's thread."""
+
+    def program(group: SoftnicGroup) -> Tensor:
+        tensor, chosen = torch.tensor([1, 6]) * (group.rank() + 1), waited()
+        chosen.reduceOp = op
+        group.allreduce([tensor], chosen).wait()
+        return tensor
+
+    expected = [1, 9] if op == dist.ReduceOp.AVG else [3, 14]
+    assert [found.tolist() for found in run(2, program)] == [expected] * 2
+
+
 def test_calls_that_are_waited_for_at_once_mix_with_others() -> None:
     def program(group: SoftnicGroup) -> list[float]:
         tensors = [torch.full((50,), float(index)) for index in range(9)]

@@ -21,7 +21,7 @@ BIASES_AND_THE_LAST = ["0.bias", "2.bias", "3.weight", "3.bias"]
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return the results of rank 0, and those of rank 1 before it was killed."""
     store = tmp_path_factory.mktemp("job") / "store"
-    links = {"rate": "1gbit", "delay": "20us", "loss": "0.1%", "seed": 5}
+    links: dict[str, Any] = {"rate": "1gbit", "delay": "20us", "loss": "0.1%", "seed": 5}
     found: dict[str, Any] = {"ranks": []}
     for first, second, *others in jobs.results("trained", 2, store, **links):
         found["ranks"].append(first | second)
