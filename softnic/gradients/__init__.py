@@ -4,7 +4,7 @@
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # replaces the gradient by the mean over ranks
 
 Reading order: method, parameters, flat, exact; bounds, compressed, feedback; byte_shuffle, indices, sparse, sparse_gd,
-dgc, scalecom; lgc; information. For weights: awp, adt, worker_aggregator.
+dgc, scalecom, sparseloco; lgc; information. For weights: awp, adt, worker_aggregator.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _METHODS = {
     "sparse-gd": ("sparse_gd", "SparseGD"),
     "dgc": ("dgc", "DGC"),
     "scalecom": ("scalecom", "ScaleCom"),
+    "sparseloco": ("sparseloco", "SparseLoCo"),
     "lgc-ps": ("lgc.server", "LgcServer"),
     "lgc-ring": ("lgc.ring", "LgcRing"),
 }

@@ -23,6 +23,7 @@ METHODS = [
     "dgc:0.05,clip=0.5,nesterov=1,floor=10",
     "scalecom:0.05",
     "scalecom:0.05,beta=0.5",
+    "sparseloco:0.05,chunk=100",
 ]
 
 

@@ -27,7 +27,14 @@ for method in methods:
     tell(sent=method.stats.sent_bytes - first)
     sys.stdin.readline()
 """
-METHODS = {"exact": 1.0, "sparse-gd:0.01": 1.0, "dgc:0.01": 1.0, "scalecom:0.01": 1.0, "feedback:relative:0": 1.2}
+METHODS = {
+    "exact": 1.0,
+    "sparse-gd:0.01": 1.0,
+    "dgc:0.01": 1.0,
+    "scalecom:0.01": 1.0,
+    "sparseloco:0.01": 1.0,
+    "feedback:relative:0": 1.2,
+}
 """Wire bytes of each method on two ranks, as a multiple of the reported bytes. Half of a compressed exchange are sums,
 which take more bytes than their terms."""
 
