@@ -138,7 +138,8 @@ def _add_allreduce(kinds: Any) -> None:
     parser.add_argument("--memory", choices=memory, action=_Collect, default=memory, help=what)
     parser.add_argument(
         "--algorithm", type=text(schedule.parse), action=_Collect, default=settings.algorithms, metavar="NAME",
-        dest="algorithms", help=f"{', '.join(schedule.ALGORITHMS)}; may be repeated (chosen by size and ranks)",
+        dest="algorithms",
+        help=f"{', '.join(schedule.ALGORITHMS)}, sites:0-1/2-3; may be repeated (chosen by size and ranks)",
     )  # fmt: skip
     both, what = (BLOCKING, NONBLOCKING), "measure Iallreduce and Wait beside the blocking Allreduce"
     parser.add_argument(

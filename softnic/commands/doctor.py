@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from softnic import units
+from softnic import underlay, units
 from softnic.arguments import argument, count, number
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.nics import add_nic, named_nics
@@ -21,7 +21,7 @@ from softnic.doctor.findings import Finding, exit_code
 from softnic.doctor.listener import ProbeListener
 from softnic.doctor.probes import DEFAULT_PORT
 from softnic.link.secure.keys import read_key
-from softnic.link.sockets import Address
+from softnic.underlay import ANY, Address
 
 NAME = "doctor"
 HELP = "say what is wrong on this host and between hosts, and what fixes it"
@@ -30,21 +30,22 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Without PEER: this host, and the NICs that run on it. With PEER: also the path to a host where\n"
+        "Without PEER: this host, and the NICs that run on it, with their kind of NAT and the way to each peer.\n"
+        "With PEER also: the way to it, if it is a node of theirs, as 10.77.0.2; else the path to a host where\n"
         "`softnic doctor --listen` runs. Use the port of the NICs while they do not run, and give both sides the key.\n"
         "The exit code is 1 if there is a problem; notes do not count.\n\n"
         "examples:\n"
         "  softnic doctor\n"
         "  softnic doctor --listen --key /etc/softnic/key           on one host\n"
         "  softnic doctor 192.0.2.11 --key /etc/softnic/key         on the other\n"
-        "  softnic doctor 192.0.2.11 --config /etc/softnic/node0.toml --json -"
+        "  softnic doctor [2001:db8::11]:4789 --config /etc/softnic/node0.toml --json -"
     )
     address = argument(_address)
     sides = parser.add_mutually_exclusive_group()
     sides.add_argument("peer", nargs="?", type=address, metavar="PEER", help=f"HOST or HOST:PORT ({DEFAULT_PORT})")
-    listen_help = f"answer another host's doctor until interrupted (0.0.0.0:{DEFAULT_PORT})"
+    listen_help = f"answer another host's doctor until interrupted ([::]:{DEFAULT_PORT})"
     sides.add_argument(
-        "--listen", nargs="?", type=address, const=("0.0.0.0", DEFAULT_PORT), metavar="HOST:PORT", help=listen_help
+        "--listen", nargs="?", type=address, const=(ANY, DEFAULT_PORT), metavar="HOST:PORT", help=listen_help
     )
     seconds = number(0.1, 86400, "a time from 0.1 to 86400 seconds")
     parser.add_argument("--seconds", type=seconds, metavar="N", help="with --listen: end after N seconds")
@@ -65,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         return _listen(args.listen, key, args.seconds)
     findings = host.check() + running.check(named_nics(args.nic))
     rate_bps = args.rate
-    if args.peer:
+    if args.peer and (known := running.to_peer(args.peer[0], named_nics(args.nic))) is not None:
+        findings += [each for each in known if each not in findings]
+    elif args.peer:
         checked = path.check(path.PathSettings(args.peer, key, mtu, measure=not args.no_speed))
         findings += checked.findings
         rate_bps = rate_bps or checked.rate_bps
@@ -79,12 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _address(text: str) -> Address:
-    name, colon, port = text.rpartition(":")
-    if not colon:
-        return text, DEFAULT_PORT
-    if not name or not port.isdecimal() or int(port) >= 1 << 16:
-        raise ValueError(f"{text!r} is not HOST or HOST:PORT")
-    return name, int(port)
+    return underlay.parse(text, DEFAULT_PORT)
 
 
 def _settings(args: argparse.Namespace) -> tuple[bytes | None, int | None]:
@@ -105,7 +103,7 @@ def _listen(bind: Address, key: bytes | None, seconds: float | None) -> int:
     listener = ProbeListener(bind, key)
     until = None if seconds is None else time.monotonic() + seconds
     try:
-        print(f"listening at {listener.address[0]}:{listener.address[1]} by UDP and TCP, until Ctrl-C", flush=True)
+        print(f"listening at {underlay.text(listener.address)} by UDP and TCP, until Ctrl-C", flush=True)
         listener.serve(lambda: until is not None and time.monotonic() >= until)
     except KeyboardInterrupt:
         pass

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from softnic.cluster.abort_record import VARIABLE as ABORT_VARIABLE
 from softnic.cluster.abort_record import read_abort
 from softnic.cluster.cluster import Cluster
+from softnic.cluster.supervisor import SupervisedProcess
+from softnic.commands.churn import TEXTS, Churn
 
 
 def defaults(ranks: int) -> dict[str, str]:
@@ -24,6 +26,8 @@ def defaults(ranks: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": str(share)}
 
 
+RESTARTS_VARIABLE = "SOFTNIC_RESTARTS"
+"""Of ranks under --churn: how many processes of this rank have ended before. Those with 1 and more join a job."""
 END_S = 3.0
 """From SIGTERM to SIGKILL."""
 DRAIN_S = 0.2
@@ -69,13 +73,22 @@ class _Output:
 
 
 class Ranks:
-    """Starts a command on each node of a cluster. `env` is the environment besides that of Cluster.env."""
+    """Starts a command on each node of a cluster. `env` is the environment besides that of Cluster.env.
 
-    def __init__(self, cluster: Cluster, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-        self._cluster = cluster
+    With `churn`, ranks are killed and start again, with the number of their earlier processes in RESTARTS_VARIABLE, and
+    nodes are cut off; what happens is among the lines.
+    """
+
+    def __init__(
+        self, cluster: Cluster, argv: Sequence[str], env: Mapping[str, str] | None = None, churn: Churn | None = None
+    ) -> None:
+        self._cluster, self._argv, self._churn = cluster, argv, churn
+        self._restarts = [0] * cluster.nodes
+        self._down: set[int] = set()
+        """Ranks that churn has killed, and that have not started again."""
         self._abort_record = cluster.directory / "abort"
         self._abort_record.unlink(missing_ok=True)
-        env = {**(os.environ if env is None else env), ABORT_VARIABLE: str(self._abort_record)}
+        self._env = {**(os.environ if env is None else env), ABORT_VARIABLE: str(self._abort_record)}
         self._selector = selectors.DefaultSelector()
         self._ending: float | None = None
         """Time of the first signal to the ranks."""
@@ -83,28 +96,32 @@ class Ranks:
         """A signal that arrives just before `lines` waits interrupts the wait."""
         self._former_wakeup_fd = signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         self._selector.register(self._wake[0], selectors.EVENT_READ, self._wake)
-        self.processes = []
-        null = os.open(os.devnull, os.O_RDONLY)
+        self.processes: list[SupervisedProcess] = []
         try:
             for rank in range(cluster.nodes):
-                pipes = [os.pipe(), os.pipe()]
-                for is_error, (read_end, _) in enumerate(pipes):
-                    output = _Output(rank, bool(is_error), read_end)
-                    self._selector.register(read_end, selectors.EVENT_READ, output)
-                try:
-                    process = cluster.spawn(rank, argv, [null, *(write_end for _, write_end in pipes)], env)
-                finally:
-                    for _, write_end in pipes:
-                        os.close(write_end)
-                self.processes.append(process)
-                self._selector.register(process, selectors.EVENT_READ)
+                self.processes.append(self._spawn(rank))
             for nic in cluster.nics:
                 self._selector.register(nic, selectors.EVENT_READ)
         except BaseException:
             self.close()
             raise
+
+    def _spawn(self, rank: int) -> SupervisedProcess:
+        """Start a process of a rank, and watch it and its output."""
+        env = self._env
+        if self._churn is not None:
+            env = {**env, RESTARTS_VARIABLE: str(self._restarts[rank])}
+        pipes = [os.pipe(), os.pipe()]
+        for is_error, (read_end, _) in enumerate(pipes):
+            self._selector.register(read_end, selectors.EVENT_READ, _Output(rank, bool(is_error), read_end))
+        null = os.open(os.devnull, os.O_RDONLY)
+        try:
+            process = self._cluster.spawn(rank, self._argv, [null, *(write_end for _, write_end in pipes)], env)
         finally:
-            os.close(null)
+            for descriptor in (null, *(write_end for _, write_end in pipes)):
+                os.close(descriptor)
+        self._selector.register(process, selectors.EVENT_READ)
+        return process
 
     def lines(self) -> Iterator[Line]:
         """Yield all output until every rank has ended. Then raises JobFailed unless all of them succeeded."""
@@ -121,6 +138,7 @@ class Ranks:
                 else:
                     self._selector.unregister(key.fileobj)
                     ended = True
+            yield from self._churned()
             if ended:
                 failure = failure or self._failure()
                 if failure is not None and self._ending is None:
@@ -131,6 +149,28 @@ class Ranks:
                 over = time.monotonic() + DRAIN_S
         if failure is not None:
             raise failure
+
+    def _churned(self) -> Iterator[Line]:
+        """Do what churn does now, and say so, while the job goes on."""
+        if self._churn is None or self._ending is not None:
+            return
+        running = [rank for rank, process in enumerate(self.processes) if process.poll() is None]
+        if len(running) + len(self._down) < len(self.processes):
+            running = []  # a rank has ended by itself: so will the others
+        for event in self._churn.due(time.monotonic(), running):
+            rank, process = event.rank, self.processes[event.rank]
+            if event.kind == "kill":
+                self._down.add(rank)
+                process.signal(signal.SIGKILL)
+            elif event.kind == "start":
+                if all(each.poll() is not None for each in self.processes):
+                    return  # the job is over
+                self._down.discard(rank)
+                self._restarts[rank] += 1
+                self.processes[rank] = self._spawn(rank)
+            else:
+                (self._cluster.cut if event.kind == "cut" else self._cluster.mend)(rank)
+            yield Line(rank, True, f"softnic run: {TEXTS[event.kind].format(rank)}".encode())
 
     def signal(self, number: int) -> None:
         """Send a signal to all ranks, followed by SIGCONT for stopped ones. They are expected to end soon."""
@@ -166,7 +206,7 @@ class Ranks:
             return max(0.0, over - time.monotonic())
         if self._ending is not None:
             return max(0.05, self._ending + END_S - time.monotonic())
-        return None
+        return None if self._churn is None else max(0.0, self._churn.next_time() - time.monotonic())
 
     def _failure(self) -> JobFailed | None:
         """Return the first failure, if there is one."""
@@ -176,7 +216,7 @@ class Ranks:
             message = f"rank {aborted.rank} aborted the job with exit code {aborted.exit_code}"
             return JobFailed(message, aborted.exit_code, aborted.rank)
         for rank, process in enumerate(self.processes):
-            if code := process.poll():
+            if rank not in self._down and (code := process.poll()):
                 message = f"rank {rank} {process.ending()}; the job is ended"
                 return JobFailed(message, code if code > 0 else 128 - code, rank)
         return None

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
+import time
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO
 
-from softnic import mpi4py
+from softnic import mpi4py, units
+from softnic.arguments import argument
 from softnic.cluster.cluster import Cluster
 from softnic.cluster.kernel import KernelCluster
 from softnic.commands import CommandError
+from softnic.commands.churn import Churn
+from softnic.commands.interpreter import with_softnic
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, start_cluster, text
 from softnic.commands.ranks import JobFailed, Line, Ranks, defaults
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "With --kernel, ranks use ordinary sockets of their kernels, whose interfaces are the NICs; with --kernel 0,2\n"
         "ranks 0 and 2 do. --uplink gives them a route to the host's network, by slirp4netns or pasta.\n\n"
         "With --mpi4py, `from mpi4py import MPI` gives softnic.MPI.\n\n"
+        "With --churn, ranks are killed and start again, and nodes are cut off, at random times that --seed fixes:\n"
+        "for jobs that outlive that. SOFTNIC_RESTARTS has the number of a rank's earlier processes.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec rht:4 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
@@ -58,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--uplink", action="store_true", help="give ranks with kernels a route to the host's network (off)"
     )
+    help_text = "every TIME or so kill a rank, which starts again, or cut a node off for a while (never)"
+    parser.add_argument("--churn", type=argument(_period), metavar="TIME", help=help_text)
     parser.add_argument("--mpi4py", action="store_true", help="have `import mpi4py` find softnic.MPI")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command of every rank")
 
@@ -68,15 +73,26 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("no command given: softnic run -n 4 -- python train.py")
     kernels = _kernels(args)
     if len(kernels) < args.nodes:
-        command = with_softnic(command)
+        command = with_softnic(command, "softnic run")
     kind = partial(KernelCluster, kernels=kernels, uplink=args.uplink) if kernels else Cluster
     with start_cluster(args, args.codec, kind) as cluster:
         shim = mpi4py.environment(os.environ) if args.mpi4py else {}
-        ranks = Ranks(cluster, command, {**defaults(args.nodes), **os.environ, **shim})
+        churn = None
+        if args.churn is not None:
+            churn = Churn(args.nodes, args.churn, args.seed, time.monotonic())
+        ranks = Ranks(cluster, command, {**defaults(args.nodes), **os.environ, **shim}, churn)
         try:
             return _show(ranks)
         finally:
             ranks.close()
+
+
+def _period(given: str) -> float:
+    """Return seconds. Raises ValueError."""
+    seconds = units.time_s(given)
+    if not seconds > 0:
+        raise ValueError(f"{given} is not a time between events, as in 30s")
+    return seconds
 
 
 def _rank_list(given: str) -> list[range]:
@@ -97,25 +113,6 @@ def _kernels(args: argparse.Namespace) -> set[int]:
     if not ranks or max(ranks) >= args.nodes:
         raise CommandError(f"--kernel: the ranks are 0 to {args.nodes - 1}")
     return ranks
-
-
-def with_softnic(command: list[str]) -> list[str]:
-    """Replace `python` by this interpreter if the one on PATH is missing or has no softnic."""
-    if not re.fullmatch(r"python(3(\.\d+)?)?", command[0]):
-        return command
-    found = shutil.which(command[0])
-    if found is not None and (Path(found) == Path(sys.executable) or _has_softnic(found)):
-        return command
-    why = f"{found} has no softnic" if found else f"there is no {command[0]} on PATH"
-    print(f"softnic run: {why}: ranks run {sys.executable}", file=sys.stderr)
-    return [sys.executable, *command[1:]]
-
-
-def _has_softnic(python: str) -> bool:
-    """Return whether a script can import softnic; the current directory does not count."""
-    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('softnic') is None)"
-    done = subprocess.run([python, "-P", "-c", look], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return done.returncode == 0
 
 
 def _show(ranks: Ranks) -> int:

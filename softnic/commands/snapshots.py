@@ -12,7 +12,8 @@ from softnic.commands.nics import NO_NIC, chosen_nics, named_nics
 from softnic.ipc.client import Client
 from softnic.ipc.collectives_info import CommunicatorInfo, FailedCommunicatorInfo
 from softnic.ipc.control import NicEvent, NicInfo, NicStats, StreamInfo
-from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, QueueTotals, StreamTotals, dropped
+from softnic.ipc.membership import MembershipInfo
+from softnic.ipc.snapshot import CollectiveTotals, MeetingInfo, PeerWay, ProcessInfo, QueueTotals, StreamTotals, dropped
 
 RECOVERIES = ("retransmission_timeouts", "fast_retransmits", "tail_loss_probes")
 """Counters of TCP's answers to loss."""
@@ -57,6 +58,14 @@ class NicReport(msgspec.Struct, frozen=True):
     collectives: CollectiveTotals
     streams: list[StreamInfo]
     queues: list[QueueTotals]
+    peers: int
+    """Number of nodes that the NIC exchanges frames with."""
+    ways: list[PeerWay]
+    """How frames reach the first 32 of them, by address."""
+    meeting: MeetingInfo | None
+    """The job whose nodes the NIC meets; null: its peers are configured."""
+    memberships: list[MembershipInfo]
+    """Of processes that are members of elastic jobs."""
     communicators: list[CommunicatorInfo]
     """The ranks whose collectives the NIC executes: 64 at most, busy ones first."""
     failed: list[FailedCommunicatorInfo]
@@ -150,6 +159,10 @@ def document(stats: Sequence[NicStats], rates: Sequence[Rates | None]) -> list[d
             collectives=each.collectives,
             streams=each.streams,
             queues=each.queues,
+            peers=each.peers,
+            ways=each.ways,
+            meeting=each.meeting,
+            memberships=each.memberships,
             communicators=each.communicators,
             failed=each.failed,
             rates=msgspec.UNSET if rate is None else rate,

@@ -6,14 +6,17 @@ import time
 from collections.abc import Sequence
 
 from softnic.commands.layout import Line, ScreenColumn, fitted, pairs, styled, wrapped
+from softnic.commands.meeting_text import meeting_lines
+from softnic.commands.membership_text import membership_lines
 from softnic.commands.snapshots import Rates, ratio_between
 from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
 from softnic.ipc.control import NicEvent, NicInfo, NicStats, StreamInfo
+from softnic.ipc.snapshot import PeerWay
 from softnic.units import text_bytes, text_rate, text_time
 
-EVENTS = 10
-"""Number of events shown without --all."""
+EVENTS, WAYS = 10, 8
+"""Numbers of events, and of ways to peers, shown without --all."""
 _COLUMNS: tuple[ScreenColumn[StreamInfo], ...] = (
     ScreenColumn(11, "state", lambda stream: stream.state, 11, left=True),
     ScreenColumn(10, "local", lambda stream: endpoint(stream.local), 15, left=True),
@@ -41,7 +44,13 @@ def page(stats: NicStats, rates: Rates | None, everything: bool, width: int | No
     lines: list[Line] = [(line, "bold") for line in wrapped(_about(stats.info), width)]
     if rates is not None:
         lines += _plain(wrapped(rates_text(rates), width))
-    lines += _plain([line for text in _queues(stats) for line in wrapped(text, width)])
+    about = (
+        *meeting_lines(stats),
+        *membership_lines(stats.memberships),
+        *_ways(stats, everything),
+        *_queues(stats),
+    )
+    lines += _plain([line for text in about for line in wrapped(text, width)])
     lines += [*_streams(stats.streams, width), ("", "")]
     waits = [line for text in collective_lines(stats.communicators) for line in wrapped(text, width)]
     if waits:
@@ -70,6 +79,26 @@ def _about(info: NicInfo) -> str:
     offloads = ", ".join(f"{tos}={codec}" for tos, codec in info.offloads.items()) or "none"
     about = f"{info.name}  {info.ip}  {info.mac}  mtu {info.mtu}  mode {info.mode}  offloads {offloads}  pid {info.pid}"
     return about + ("" if info.rate_bps is None else f"  link {text_rate(info.rate_bps)}")
+
+
+def _ways(stats: NicStats, everything: bool) -> list[str]:
+    """A line for each peer."""
+    shown = stats.ways if everything else stats.ways[:WAYS]
+    has_keys = any(way.key for way in stats.ways)
+    lines = [f"{way.peer} by {way.address} ({_kind(way)})" + _key(way) * has_keys for way in shown]
+    left = stats.peers - len(shown)
+    return [*lines, f"and {left:,} more peers"] if left else lines
+
+
+def _kind(way: PeerWay) -> str:
+    """The family of a way, whether it is relayed, and whether the peer has moved."""
+    moved = f", moved {way.moves:,} times, last {text_time(way.age)} ago" if way.moves else ""
+    relayed = f", relayed by node {way.relay}" if way.relay else ", relayed" * way.relayed
+    return way.family + relayed + moved
+
+
+def _key(way: PeerWay) -> str:
+    return f"  key {way.key or '-'}"
 
 
 def _queues(stats: NicStats) -> list[str]:

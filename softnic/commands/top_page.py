@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from softnic.commands.layout import Line, ScreenColumn, fitted, styled, wrapped
+from softnic.commands.meeting_text import meeting_lines, relay_lines
+from softnic.commands.membership_text import membership_lines
 from softnic.commands.snapshots import Rates, paired, rates_of, ratio_between
 from softnic.commands.stream_text import congestion_window, endpoint, ratio, round_trip, tag
 from softnic.commands.waits import collective_lines
@@ -126,6 +128,14 @@ def page(
     lines: list[Line] = [(line, "bold") for line in wrapped(summary, width)]
     third = None if height is None else max(3, height // 3)
     lines += [*_cut([[line] for line in nics], third), ("", "")]
+    meetings = [
+        wrapped(f"{nic.info.name}  {line}", width)
+        for nic in after
+        for line in (*meeting_lines(nic), *membership_lines(nic.memberships))
+    ]
+    relays = [wrapped(line, width) for nic in after for line in relay_lines(nic)]
+    if meetings or relays:
+        lines += [*_cut([[(line, "") for line in entry] for entry in (*meetings, *relays)], third), ("", "")]
     if waits:
         lines += [*_cut([[(line, "yellow") for line in wait] for wait in waits], third), ("", "")]
     if height is not None:

@@ -13,8 +13,13 @@ MAX_RANKS = 8
 
 
 def collective_lines(communicators: Sequence[CommunicatorInfo]) -> list[str]:
-    """Return a line for each operation in progress of these ranks."""
-    return [
+    """Return a line for each operation in progress of these ranks, and for each that cuts large sums unevenly."""
+    cut = [
+        f"rank {communicator.rank} of {communicator.size}  large sums by {printable(communicator.paths)}"
+        for communicator in communicators
+        if communicator.paths and not communicator.lane
+    ]
+    return cut + [
         f"rank {communicator.rank} of {communicator.size}{_lane(communicator)}  {printable(op.call)}  "
         f"{text_time(op.age_s)}  "
         f"waits for {waits_of(communicator, op)}"

@@ -11,11 +11,14 @@ import pytest
 
 from softnic.commands import stat_page, top_page
 from softnic.commands.layout import Line
+from softnic.commands.meeting_text import meeting_lines
+from softnic.commands.membership_text import membership_lines
 from softnic.commands.snapshots import Rates, rates_of
 from softnic.commands.stream_text import tag
 from softnic.ipc.collectives_info import CommunicatorInfo, OperationInfo, RankLinkInfo
 from softnic.ipc.control import AutoInfo, NicEvent, NicInfo, NicStats, StreamInfo
-from softnic.ipc.snapshot import CollectiveTotals, ProcessInfo, StreamTotals
+from softnic.ipc.membership import MembershipInfo
+from softnic.ipc.snapshot import CollectiveTotals, MeetingInfo, PeerWay, ProcessInfo, StreamTotals
 
 INFO = NicInfo(
     version=3, name="node0", ip="10.77.0.1", mac="02:53:4e:4d:00:01", mtu=1500, mode="fill",
@@ -78,6 +81,38 @@ def headings(lines: list[str], first: str) -> list[str]:
     return re.split(r" {2,}", found.strip())
 
 
+def test_a_nic_that_meets_shows_its_job_and_its_relays() -> None:
+    ways = [PeerWay("10.77.0.2", "192.0.2.1:9500", "IPv4", relayed=True, age=1.0)]
+    meeting = MeetingInfo(4, 4, 0, direct=1, relayed=1, waiting=["10.77.0.4"], nat="symmetric", registered=True)
+    nic = snapshot(ways=ways, peers=1, meeting=meeting)
+    about = "job: 4 of 4 nodes known, 1 direct, 1 relayed, no way yet to 10.77.0.4, NAT symmetric"
+    lines = texts(stat_page.page(nic, None, False, None))
+    assert about in lines
+    assert "10.77.0.2 by 192.0.2.1:9500 (IPv4, relayed)" in lines
+    lines = texts(top_page.page([nic], [nic], "rate"))
+    assert f"{INFO.name}  {about}" in lines
+    assert f"{INFO.name}  10.77.0.2 relayed by 192.0.2.1:9500" in lines
+    alone = msgspec.structs.replace(meeting, waiting=[], registered=False, refusal="the server is full")
+    [line] = meeting_lines(snapshot(meeting=alone))
+    assert line.endswith("NAT symmetric, no meeting server answers, refused: the server is full")
+    by_tcp = msgspec.structs.replace(meeting, waiting=[], tcp=True)
+    assert meeting_lines(snapshot(meeting=by_tcp))[0].endswith("meeting server by TCP")
+
+
+def test_members_of_elastic_jobs_are_shown() -> None:
+    healing = MembershipInfo("job", "12", 1, 3, ["a", "b", "c"], "healing", ["a", "c"], 64_000_000, 100_000_000)
+    training = MembershipInfo("job", "12", 0, 70, [], "training")
+    nic = snapshot(memberships=[healing, training])
+    first = "job: epoch 12, rank 1 of 3 members (a, b, c), healing from a, c: 64.0 MB of 100.0 MB (64%)"
+    second = "job: epoch 12, rank 0 of 70 members, training"
+    lines = texts(stat_page.page(nic, None, False, None))
+    assert lines.index(second) == lines.index(first) + 1
+    lines = texts(top_page.page([nic], [nic], "rate"))
+    assert f"{INFO.name}  {first}" in lines
+    some = msgspec.structs.replace(training, members=["a", "b"])
+    assert membership_lines([some]) == ["job: epoch 12, rank 0 of 70 members (a, b and 68 more), training"]
+
+
 STAT = {
     160: "state  local  peer  sent  wire out  ratio  received  wire in  unacked  unread  rtt  cwnd  again  tag",
     120: "local  peer  sent  wire out  ratio  received  unacked  rtt  again  tag",
@@ -96,6 +131,19 @@ def test_columns_of_stat(width: int | None) -> None:
     note = " ".join(line.strip() for line in lines[: lines.index("")])
     assert ("a wider terminal shows" in note) == bool(left_out)
     assert all(each in note.rpartition("a wider terminal shows")[2] for each in left_out)
+
+
+def test_stat_names_the_way_to_each_peer() -> None:
+    ways = [PeerWay(f"10.77.0.{peer}", f"[2001:db8::{peer}]:4789", "IPv6") for peer in range(2, 12)]
+
+    def shown(everything: bool, peers: int = 10) -> list[str]:
+        lines = texts(stat_page.page(snapshot(ways=ways, peers=peers), None, everything, None))
+        return lines[1 : next(index for index, line in enumerate(lines) if line.startswith("state"))]
+
+    named = [f"10.77.0.{peer} by [2001:db8::{peer}]:4789 (IPv6)" for peer in range(2, 12)]
+    assert shown(True) == named
+    assert shown(False) == [*named[:8], "and 2 more peers"]
+    assert shown(True, 2000) == [*named, "and 1,990 more peers"]
 
 
 def test_a_page_of_stat() -> None:
