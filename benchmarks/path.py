@@ -37,6 +37,7 @@ BUFFERS = "4096 131072 67108864"
 FRAME = (NIC_MTU - 52) / (NIC_MTU + 14)
 """Payload of a full Ethernet frame, as the cable counts it."""
 LIMIT_S = 180.0
+Process = subprocess.Popen[str]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
 def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> Stream:
     lossless = units.probability(loss) == 0
     size = int(units.rate_bps(given.rate) / 8 * given.seconds * (1 if lossless or congestion == "bbr" else 0.1))
-    how = {"rate": given.rate, "delay": given.delay, "limit": given.queue or _round_trip(given)}
+    how = {"rate": given.rate, "delay": given.delay, "limit": given.queue or round_trip(given.rate, given.delay)}
     if not lossless:
         how["loss"] = loss
     with contextlib.ExitStack() as stack:
@@ -119,52 +120,58 @@ def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, see
         return Stream(rate, cable.counters())
 
 
-def _round_trip(given: argparse.Namespace) -> str:
-    """What the link sends in one, as a size."""
-    return f"{round(units.rate_bps(given.rate) / 8 * 2 * units.time_s(given.delay))}b"
+def round_trip(rate: str, delay: str) -> str:
+    """Return what the link sends in one, as a size."""
+    return f"{round(units.rate_bps(rate) / 8 * 2 * units.time_s(delay))}b"
 
 
 @contextlib.contextmanager
 def _ends(who: str, left: NetnsHost, right: NetnsHost) -> Iterator[list[dict[str, str]]]:
     """What the two programs find in their environment."""
-    environment = dict(os.environ)
     if who == KERNEL:
-        for number, host in enumerate((left, right)):
-            host.vxlan(number)
-            host.set(tcp_rmem=BUFFERS, tcp_wmem=BUFFERS)
-        yield [environment, environment]
+        set_up_kernels(left, right)
+        yield [dict(os.environ)] * 2
         return
+    with nics((left, right), (0, 1)) as controls:
+        yield [environment_of(control) for control in controls]
+
+
+def set_up_kernels(left: NetnsHost, right: NetnsHost) -> None:
+    """Make the two hosts nodes 0 and 1 by VXLAN devices, with TCP buffers of up to 64 MiB."""
+    for number, host in enumerate((left, right)):
+        host.vxlan(number)
+        host.set(tcp_rmem=BUFFERS, tcp_wmem=BUFFERS)
+
+
+@contextlib.contextmanager
+def nics(hosts: tuple[NetnsHost, NetnsHost], nodes: tuple[int, int], port: int = WIRE_PORT) -> Iterator[list[Path]]:
+    """Run a NIC on each of two hosts, with the numbers of their nodes. Yield their control sockets."""
     supervisor = ProcessSupervisor()
     try:
-        controls = [_nic(supervisor, number, host) for number, host in enumerate((left, right))]
-        yield [{**environment, "SOFTNIC_NIC": str(control)} for control in controls]
+        yield [
+            _nic(supervisor, host, own, other, port) for host, own, other in zip(hosts, nodes, nodes[::-1], strict=True)
+        ]
     finally:
         supervisor.stop()
 
 
-def _nic(supervisor: ProcessSupervisor, number: int, host: NetnsHost) -> Path:
-    """The control socket of a NIC on one of the two hosts."""
-    control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
-    peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
-    argv = [*nic_command(control, node_ip(number), f"{host.address}:{WIRE_PORT}", peers), "--mtu", str(NIC_MTU)]
-    run_nic(supervisor, host.command(argv), log, f"the NIC of node {number}")
+def _nic(supervisor: ProcessSupervisor, host: NetnsHost, own: int, other: int, port: int) -> Path:
+    control, log = (host.directory / f"node{own}.{kind}" for kind in ("sock", "log"))
+    peers = {node_ip(other): f"{host.peer}:{WIRE_PORT}"}
+    argv = [*nic_command(control, node_ip(own), f"{host.address}:{port}", peers), "--mtu", str(NIC_MTU)]
+    run_nic(supervisor, host.command(argv), log, f"the NIC of node {own}")
     return control
+
+
+def environment_of(control: Path) -> dict[str, str]:
+    """Return the environment of a program that uses a NIC."""
+    return {**os.environ, "SOFTNIC_NIC": str(control)}
 
 
 def _measured(
     left: NetnsHost, right: NetnsHost, who: str, environments: list[dict[str, str]], size: int, congestion: str
 ) -> float:
-    way = "nic" if who == SOFTNIC else KERNEL
-    common = ("--way", way, "--bytes", str(size))
-
-    def start(host: NetnsHost, environment: dict[str, str], role: str, *more: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "softnic.bench.stream_endpoints", role, *common, *more]
-        process: subprocess.Popen[str] = host.start(*argv, env=environment, stdout=subprocess.PIPE, text=True)
-        return process
-
-    reader = start(right, environments[1], "read", "--host", "10.77.0.2")
-    to = f"10.77.0.2:{_told(reader)['port']}"
-    writer = start(left, environments[0], "write", "--to", to, "--congestion", congestion)
+    writer, reader = start_stream(left, right, who, environments, node_ip(1), size, congestion)
     started = float(_told(writer)["started"])
     ended = float(_told(reader)["ended"])
     reader.wait(LIMIT_S)
@@ -172,7 +179,29 @@ def _measured(
     return size / (ended - started)
 
 
-def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
+def start_stream(
+    left: NetnsHost,
+    right: NetnsHost,
+    who: str,
+    environments: list[dict[str, str]],
+    address: str,
+    size: int,
+    congestion: str,
+) -> tuple[Process, Process]:
+    """Start what writes on the left host, and what reads on the right one, at this address."""
+    common = ("--way", "nic" if who == SOFTNIC else KERNEL, "--bytes", str(size))
+
+    def start(host: NetnsHost, environment: dict[str, str], role: str, *more: str) -> Process:
+        argv = [sys.executable, "-m", "softnic.bench.stream_endpoints", role, *common, *more]
+        process: Process = host.start(*argv, env=environment, stdout=subprocess.PIPE, text=True)
+        return process
+
+    reader = start(right, environments[1], "read", "--host", address)
+    to = f"{address}:{_told(reader)['port']}"
+    return start(left, environments[0], "write", "--to", to, "--congestion", congestion), reader
+
+
+def _told(process: Process) -> dict[str, Any]:
     assert process.stdout is not None
     said: dict[str, Any] = json.loads(process.stdout.readline())
     return said

