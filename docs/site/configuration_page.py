@@ -38,6 +38,7 @@ written `100mbit`, times `50us`, shares `0.1%`, sizes `1mb`.
 """
 KINDS = {
     "peers": "`IP = HOST:PORT`",
+    "peer_keys": "`IP = KEY`, or `IP = [KEY, KEY]`",
     "hosts": "`NAME = IP`",
     "offloads": "`TOS = CODEC`",
     "emulation": "see [below](#emulation)",
