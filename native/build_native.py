@@ -35,7 +35,14 @@ PUBLIC = (
     *("nic/frames.h", "nic/packets.h", "nic/tap.h", "nic/batch_io.h"),
     *("nic/pcg64.h", "nic/emulated_chance.h", "nic/emulated_link.h"),
     *("nic/aead.h", "nic/steering.h", "nic/secure_channel.h", "nic/epoll.h", "watchdog/watchdog.h"),
-    *("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/receive_buffer.h", "tcp/fast_path.h", "tcp/schedule.h"),
+    *(
+        "tcp/scoreboard.h",
+        "tcp/send_buffer.h",
+        "tcp/receive_buffer.h",
+        "tcp/reassembly.h",
+        "tcp/fast_path.h",
+        "tcp/schedule.h",
+    ),
     *("nic/port.h", "tcp/flow_totals.h"),
     *("nic/capture_ring.h", "nic/capture.h", "collectives/engine.h"),
     *("nic/nic_flow.h", "nic/retransmit_cache.h", "nic/tap_flows.h", "nic/tap_nic.h", "nic/turn.h"),
@@ -49,6 +56,7 @@ extern "Python" {
     void sn_python_notify(void *owner, sn_flow *flow, uint32_t what);
     void sn_python_prepare(void *owner, sn_flow *flow, double now);
     int64_t sn_python_output(void *owner, sn_ready_ring *ring, int64_t space, double now);
+    void sn_python_acknowledge(void *owner, sn_flow *flow, double now);
     void sn_python_send(void *owner, uint32_t first, double now);
     void sn_python_loop(void *owner, uint32_t first);
     void sn_python_release(void *owner, double now);
@@ -71,7 +79,7 @@ extern "Python" {
 """The control plane of a turn (nic/turn.h, `sn_control`) in Python: softnic/nic/turn.py and link_turn.py; and what the
 NIC of a kernel adds to it (nic/tap_nic.h, `sn_tap_control`): softnic/tapnic/turn.py."""
 
-FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "nic/nic_flow.h", "tcp/flow.h", "nic/port.h")
+FLOW = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/reassembly.h", "nic/nic_flow.h", "tcp/flow.h", "nic/port.h")
 METHODS = ("tcp/scoreboard.h", "tcp/send_buffer.h", "tcp/flow_steps.h")
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
@@ -111,6 +119,7 @@ _RESULT = {
     "bool": "return PyBool_FromLong({call})",
     "int": "return done({call})",
     "int64_t": "return PyLong_FromLongLong({call})",
+    "uint32_t": "return PyLong_FromUnsignedLong({call})",
     "double": "return PyFloat_FromDouble({call})",
     "sn_maybe_number": "return maybe_number({call})",
 }

@@ -51,6 +51,18 @@ class ConnectionFields(_View):
     def arrived(self, ack: AckFields, /) -> None:
         """Counts the news of an acknowledgement, and adds the state after it."""
 
+    def look_for_losses(self, now: float, /) -> bool:
+        """Lets RACK mark losses, and sets its timer. Returns whether the flow is to be scheduled."""
+
+    def begin_recovery(self) -> None:
+        """Starts fast recovery."""
+
+    def acknowledged(self, ack: AckFields, advanced: bool, dsack: bool, echo: int | None, /) -> int:
+        """Does all that follows on the news of an acknowledgement; `echo` is the timestamp echoed.
+
+        Returns what is left to do: SN_SCHEDULE, SN_RECOVERS and SN_UNDONE.
+        """
+
     def arm_rto(self, now: float, /) -> bool:
         """(Re)starts the retransmission or persist timer. Returns whether the flow is to be scheduled."""
 
@@ -74,6 +86,15 @@ class ConnectionFields(_View):
         `force`: it does not wait, however short.
         """
 
+    def next_sent(self) -> int:
+        """Returns the position from which data is sent next: a loss, or `snd_nxt`."""
+
+    def again_end(self, start: int, stop: int, budget: int, /) -> int:
+        """Returns where the retransmission of [start, stop) ends that is sent now, in at most `budget` frames.
+
+        In a tagged range it begins at the cut before `start`, and may end behind `stop`.
+        """
+
     def carried(self, end: int, frames: int, wire_bytes: int, now: float, /) -> bool:
         """Counts a segment with data up to `end`, which has carried the ACK that was due."""
 
@@ -82,6 +103,9 @@ class ConnectionFields(_View):
 
         Returns whether the flow is to be scheduled.
         """
+
+    def sent_again(self, start: int, end: int, wire_bytes: int, now: float, /) -> object:
+        """Accounts for a retransmission of [start, end); nothing of it if `end` is not behind `start`."""
 
 class SendFields(_View):
     def position(self, acknowledgement: int, /) -> int:
@@ -185,18 +209,28 @@ class CongestionFields(_View):
     def begin_bbr(self) -> None:
         """Sets BBR's fields before its first acknowledgement."""
 
-    def take_rates(self, other: CongestionFields, /) -> None:
-        """Takes the rates that another BBR has measured."""
+    def on_loss(self, flight_size: int, /) -> None:
+        """Sets `ssthresh` at the first loss of a window (RFC 5681). Losses do not change BBR's window."""
+
+    def count_loss(self) -> None:
+        """Counts a loss for "auto" (auto.py), before the window is reduced."""
+
+    def on_timeout(self, flight_size: int, first: bool, /) -> None:
+        """Reduces the window to one frame after a timeout; `first`: of this segment (RFC 5681, section 3.1)."""
+
+    def restore(self, before: CongestionFields, /) -> None:
+        """Undoes a needless reduction, which does not take rates back that BBR has measured since."""
 
     def on_ack(self, ack: Any, /) -> None:
         """Grows the window after an acknowledgement outside recovery."""
 
-    def on_idle(self) -> None:
-        """Restarts after an idle time longer than a timeout: window and round trips are outdated (RFC 5681, section
-        4.1).
+    def on_idle(self, idle_s: float, /) -> None:
+        """Restarts after an idle time longer than a timeout, with what is still likely to be true of the path.
 
-        HyStart++ restarts too (RFC 9406, section 4.3). BBR does not: its measurements stay valid, and pacing keeps the
-        first window from being a burst.
+        A paced window is halved for every ten seconds, down to the initial one; slow start then leads to three quarters
+        of what it was (RFC 2861, section 3.2). A window that is not paced would leave as a burst, and is the initial
+        one again (RFC 5681, section 4.1). HyStart++ restarts (RFC 9406, section 4.3). BBR keeps what it measured for a
+        minute, and the first round trip is as good as one of PROBE_RTT.
         """
 
     def pacing_rate(self, rtt: float, /) -> float | None:
@@ -213,7 +247,32 @@ class HystartFields(_View):
     def on_ack(self, una: int, nxt: int, rtt: float, /) -> int:
         """Returns by what the growth of slow start is divided; 0: it ends here (RFC 9406, section 4.2)."""
 
-class RecoveryFields(_View): ...
+class RecoveryFields(_View):
+    """Of a flow: `begin` and the others use its scoreboard, its congestion control and `snd_nxt`."""
+
+    def begin(self) -> None:
+        """Starts fast recovery from a loss."""
+
+    def begin_after_timeout(self, again: bool, /) -> None:
+        """Starts recovery from a timeout; `again`: the previous timeout brought no acknowledgement."""
+
+    def sent(self, wire_bytes: int, /) -> None:
+        """Counts what was sent, during recovery."""
+
+    def sent_again(self, stamp: int | None, /) -> None:
+        """Notes the timestamp of the first retransmission."""
+
+    def window(self, arrived: int, advanced: bool, /) -> int:
+        """Returns the congestion window after an acknowledgement in fast recovery (RFC 6937, section 3.1)."""
+
+    def ends(self, una: int, /) -> bool:
+        """Ends recovery if everything that was in flight is acknowledged. Returns whether it did."""
+
+    def undo(self, echo: int | None, /) -> bool:
+        """Handles the first acknowledgement of new data since the retransmission, which echoes timestamp `echo`.
+
+        Returns whether the retransmission was needless; then recovery is over, and the window as before.
+        """
 
 class MinimumRttFields(_View):
     def sample(self, rtt_s: float, now: float, /) -> None:
@@ -225,6 +284,30 @@ class RackFields(_View):
 
         `repeat_rtt` is the round trip of a retransmission according to the timestamp echo; None: unknown.
         """
+
+    def duplicate(self, una: int, nxt: int, /) -> None:
+        """Extends the reordering window after a D-SACK: it was too short (RFC 8985, section 6.2, step 4)."""
+
+    def recovered(self) -> None:
+        """Counts a recovery towards the end of the extension."""
+
+    def window(self, scoreboard: ScoreboardFields, recovering: bool, smss: int, srtt: float, /) -> float:
+        """Returns the reordering window in seconds (RFC 8985, section 6.2, step 4)."""
+
+    def detect(self, scoreboard: ScoreboardFields, window: float, now: float, /) -> float:
+        """Marks lost ranges (RFC 8985, section 6.2, step 5).
+
+        Returns when the others will be lost unless they arrive.
+        """
+
+    def timed_out(self, scoreboard: ScoreboardFields, now: float, window: float, /) -> None:
+        """Marks the first range, and others as old, as lost after a retransmission timeout (RFC 8985, section 6.3)."""
+
+    def probed(self, end: int, repeats: bool, /) -> None:
+        """Records a probe that ends at `end`; `repeats`: it is a retransmission."""
+
+    def probe_answered(self, ack: int, /) -> bool:
+        """Whether an acknowledgement shows that a probe has repaired a loss (RFC 8985, section 7.4.2)."""
 
     def probe_after(self, scoreboard: ScoreboardFields, smss: int, srtt: float, /) -> float:
         """Returns the probe timeout in seconds (RFC 8985, section 7.2); infinity: no probe is sent."""
@@ -263,8 +346,11 @@ class DelayedAckFields(_View):
         """Data was sent, and the ACK with it."""
 
 class ReceiveTuningFields(_View):
-    def advance(self, rcv: ReceiveFields, now: float, srtt_s: float, echoed_s: float | None, /) -> int:
-        """Ends a round trip. Returns by how much the buffer is to grow, if that is above zero."""
+    def advance(self, rcv: ReceiveFields, ahead: int, now: float, srtt_s: float, echoed_s: float | None, /) -> int:
+        """Ends a round trip. Returns by how much the buffer is to grow, if that is above zero.
+
+        `ahead`: bytes behind gaps.
+        """
 
 class SendTuningFields(_View): ...
 class NicFlowFields(_View): ...

@@ -18,6 +18,7 @@ PACKAGES = {
     "skimage": "scikit-image>=0.22",
     "sklearn": "scikit-learn>=1.4",
     "torch": "torch>=2.9",
+    "torchft": "torchft>=0.2",
     "zfpy": "zfpy>=1",
     "zstandard": "zstandard>=0.22",
 }

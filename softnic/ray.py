@@ -23,6 +23,7 @@ from typing import Any, Literal, Self
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from softnic import underlay
 from softnic.cluster.nic_process import (
     LINK,
     MAX_NODES,
@@ -46,13 +47,13 @@ class _NicActor:
     def __init__(self) -> None:
         self._supervisor = ProcessSupervisor()
         self._control = Path()
-        self._port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._port.bind((ray.util.get_node_ip_address(), 0))
+        address = underlay.numeric(ray.util.get_node_ip_address())
+        self._port = socket.socket(underlay.family(address), socket.SOCK_DGRAM)
+        self._port.bind((address, 0))
 
     def wire(self) -> str:
         """Return HOST:PORT of the UDP port that is reserved for the NIC."""
-        host, port = self._port.getsockname()
-        return f"{host}:{port}"
+        return underlay.text(underlay.of_socket(self._port.getsockname()))
 
     def start(self, node: int, wires: Sequence[str], flags: Sequence[str]) -> None:
         """Start the NIC, and return when it is ready. Raises ClusterError and OSError."""

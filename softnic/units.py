@@ -28,6 +28,8 @@ _TIMES = {
 }
 _SIZE = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _MINUTES = {"m": 60, "min": 60, "mins": 60, "h": 3600}
+_DURATION = re.compile(r"([0-9]{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _PROBABILITY = {"%": 0.01, "": 1.0}
 _BYTE_RATE = re.compile(r"([kmgt]?)(i?)(?:b|bps|b/s|bytes?|bytes?/s)")
 _BITS = re.compile(r"([kmg]?)(i?)bits?")
@@ -92,6 +94,14 @@ def rate_bps(text: str) -> float:
 def time_s(text: str) -> float:
     """Return seconds of `50us`. Raises ValueError."""
     return _parse(text, _TIMES, "time", _one_of(_TIME), _time_suggestion)
+
+
+def duration_s(text: str) -> int:
+    """Return seconds of `24h`, a time of whole seconds, minutes, hours or days. Raises ValueError."""
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time: a number and one of s, m, h, d is expected, as in 24h")
+    return int(match[1]) * _SECONDS[match[2]]
 
 
 def size_bytes(text: str) -> int:

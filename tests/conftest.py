@@ -20,7 +20,7 @@ settings.register_profile("brief", deadline=None, max_examples=15)
 """For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
 settings.load_profile(os.environ.get("SOFTNIC_HYPOTHESIS", "softnic"))
 
-MANY_DESCRIPTORS = 400
+many = MANY_DESCRIPTORS = 400
 softly, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 if softly < (wanted := min(most, 4096)):  # nine ranks in one process have more than the 1,024 of most systems
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
@@ -61,8 +61,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """Close descriptors that tests have left in cycles, before a process has as many as it may have."""
-    if len(list(Path("/proc/self/fd").iterdir())) > MANY_DESCRIPTORS:
+    global many
+    if _descriptors() > many:
         gc.collect()
+        many = max(MANY_DESCRIPTORS, _descriptors() + MANY_DESCRIPTORS // 4)  # those that stay are not looked for again
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.fixture

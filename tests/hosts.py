@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost
+from softnic import underlay
+from softnic.cluster.netns_lab.host import NIC_MTU, NIC_MTU_OVER_IPV6, WIRE_PORT, NetnsHost
 from tests.daemon.nics import Nic
 
 
@@ -20,8 +21,9 @@ class HostedNic(Nic):
     this process, which is on no host, uses it all the same. To be started by `tests.daemon.nics.serving`."""
 
     def __init__(self, host: NetnsHost, number: int, others: Mapping[int, str], *flags: str) -> None:
-        wires = {other: f"{address}:{WIRE_PORT}" for other, address in others.items()}
-        flags = ("--mtu", str(NIC_MTU), *flags)
-        self.set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)
+        wires = {other: underlay.text((address, WIRE_PORT)) for other, address in others.items()}
+        mtu = NIC_MTU if underlay.family(host.address) == underlay.IPV4 else NIC_MTU_OVER_IPV6
+        flags = ("--mtu", str(mtu), *flags)
+        self.set_up(host.directory, number, underlay.text((host.address, WIRE_PORT)), wires, flags)
         self.host = host
         self.command = host.command(self.command)

@@ -4,7 +4,9 @@
 
     @needs.tools("curl", "iperf3")             # programs on PATH
     @needs.hosts                               # network namespaces with root (softnic/cluster/netns_lab)
+    @needs.nats                                # the same with NAT by nftables (softnic/cluster/nat_lab)
     @needs.kernels                             # network namespaces and TAP devices without privileges
+    @needs.ipv6                                # ::1 on the loopback device
     @needs.root
 
 The reason for the skip names the missing program and its package. Where SOFTNIC_TESTS=complete (.ci/run),
@@ -17,6 +19,7 @@ import functools
 import importlib
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -25,6 +28,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from softnic.cluster.nat_lab.lab import missing as missing_nats
 from softnic.cluster.netns_lab.host import missing as missing_hosts
 
 TOOLS = {
@@ -35,6 +39,7 @@ TOOLS = {
     "dumpcap": "tshark",
     "ip": "iproute2",
     "iperf3": "iperf3",
+    "mount": "mount",
     "mpirun": "openmpi-bin",
     "nft": "nftables",
     "node": "nodejs",
@@ -111,10 +116,25 @@ def _missing_hosts() -> str:
 
 
 @functools.cache
+def _missing_nats() -> str:
+    return missing_nats()
+
+
+@functools.cache
 def _missing_kernels() -> str:
     from tests.tapnic.kernels import missing  # starts a process
 
     return missing()
+
+
+@functools.cache
+def _missing_ipv6() -> str:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        return f"no IPv6 on the loopback device: ::1 cannot be bound ({error.strerror})"
+    return ""
 
 
 def _mark(missing: Callable[[], str]) -> pytest.MarkDecorator:
@@ -129,7 +149,9 @@ def tools(*names: str) -> pytest.MarkDecorator:
 
 
 root = _mark(_missing_root)
+ipv6 = _mark(_missing_ipv6)
 hosts = _mark(_missing_hosts)
+nats = _mark(_missing_nats)
 kernels = _mark(_missing_kernels)
 
 

@@ -22,6 +22,7 @@ PROGRAMS = (
     "crossover",
     "ddp",
     "errors",
+    "figures",
     "fsdp2",
     "link",
     "monitoring",
@@ -30,14 +31,17 @@ PROGRAMS = (
     "path",
     "peers",
     "reduce",
+    "relay",
     "root_causes",
     "rounding",
+    "scale",
     "small",
     "strangers",
     "tap",
     "tcp",
     "training_data",
     "turn",
+    "wan",
 )
 
 

@@ -76,7 +76,7 @@ def flags_of(command: str) -> frozenset[str]:
 
 def commands_in(text: str) -> Iterator[tuple[str, list[str]]]:
     """The commands of softnic's that stand on lines of their own or in code, with the flags that each is given."""
-    names = rf"softnicd|softnic (?:(?:bench|model) [a-z]+|{'|'.join(COMMANDS)})"
+    names = rf"softnicd|softnic (?:(?:bench|model) [a-z]+|meet token|{'|'.join(COMMANDS)})"
     for command, rest in re.findall(rf"(?:^ *|`|&& |\$\()({names})\b((?: [^`#|&)\n]*)?)", text, re.MULTILINE):
         yield command, re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest.partition(" -- ")[0])
 

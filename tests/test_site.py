@@ -145,7 +145,7 @@ FITTING = {
     "node.toml": "reference/configuration.html",
     "SOFTNIC_SIMD": "environment.html",
     "packet mode": "modes.html",
-    "gpu": "gpus.html",
+    "gpu": "gpu.html",
 }
 
 

@@ -45,7 +45,6 @@ MANY_PARAMETERS = {
         "sn_parse",
         "sn_secure_send",
         "sn_tap_write",
-        "sn_udp_send",
         "sn_vxlan_receive",
         "sn_vxlan_send",
     },
@@ -55,9 +54,10 @@ MANY_PARAMETERS = {
         "sn_encode",
     },
     "a kernel of a GPU takes pointers, a number of blocks, and the constants that it is compiled for": {
-        "decode",
-        "encode",
+        "decode_body",
+        "encode_with_residual",
         "place",
+        "reduce",
     },
     "a function of glibc": {"gethostbyaddr_r"},
 }

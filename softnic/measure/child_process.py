@@ -24,6 +24,10 @@ LIMIT_S = 600.0
 _END_S = 60.0
 
 
+class SilenceError(MeasurementError):
+    """A process reported nothing within its limit."""
+
+
 class ProcessHandle(Protocol):
     """A started process, such as `softnic.cluster.supervisor.SupervisedProcess`."""
 
@@ -93,13 +97,14 @@ class ChildProcess:
     def receive(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
         """Return the process's next event.
 
-        Raises MeasurementError if the process ends instead, or reports nothing for `limit_s` seconds.
+        Raises MeasurementError if the process ends instead, and SilenceError if it reports nothing for `limit_s`
+        seconds.
         """
         deadline = time.monotonic() + limit_s
         while not self.has_event:
             left_s = deadline - time.monotonic()
             if not wait([self._out], max(0.0, left_s)):
-                raise MeasurementError(f"{self._name} reported nothing for {limit_s:.0f} s: measure less at a time")
+                raise SilenceError(f"{self._name} reported nothing for {limit_s:.0f} s: measure less at a time")
             data = os.read(self._out, 1 << 16)
             if not data:
                 raise MeasurementError(f"{self._name} ended early: {self._last_error_line()}")

@@ -84,6 +84,8 @@ class Segment:
     """Received: the number of its frames."""
     path_mtu: int = 0
     """Sent: limit of the IPv4 bytes of a frame; 0: the link's."""
+    again: bool = False
+    """Sent: the payload was sent before."""
 
 
 class Transmitted(NamedTuple):

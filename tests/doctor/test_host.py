@@ -10,14 +10,16 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 
-from softnic import codecs
+from softnic import codecs, underlay
 from softnic.doctor import host, probes, running, speed
 from softnic.doctor.listener import ProbeListener
 from softnic.ipc import control
+from softnic.ipc.snapshot import MeetingInfo, PeerWay
 from softnic.model.parameters import CodecFigures, Machine
 from tests.commands.conftest import environment
 
@@ -72,6 +74,32 @@ def test_a_nic_that_drops_its_peers(counter: str) -> None:
     [found] = running.of(msgspec.structs.replace(good, counters={counter: 7}))
     assert found.level == "problem"
     assert counter in found.text
+
+
+def test_the_ways_of_a_nic_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is wrong with one that this host has no route for."""
+    ways = [PeerWay("10.77.0.2", "[2001:db8::2]:4789", "IPv6"), PeerWay("10.77.0.3", "127.0.0.1:4789", "IPv4")]
+    known = {"127.0.0.1": "127.0.0.1", underlay.UNUSED[underlay.IPV4]: "192.0.2.9"}
+    monkeypatch.setattr(underlay, "source", known.get)
+    [_, lost, good] = running.of(control.NicStats(INFO, {}, [], peers=2, ways=ways))
+    assert (lost.check, lost.level) == ("way", "problem")
+    assert lost.text == "node0 has no route to 10.77.0.2 by [2001:db8::2]:4789 (IPv6)"
+    assert lost.why == "frames to that node are lost: this host has IPv4"
+    assert (good.level, good.text) == ("ok", "node0 reaches 10.77.0.3 by 127.0.0.1:4789 (IPv4)")
+
+
+@pytest.mark.parametrize(("mtu", "sealed", "fits"), [(1430, False, True), (1431, False, False), (1406, True, True),
+                                                     (1407, True, False)])  # fmt: skip
+def test_packets_that_the_kernel_would_cut_are_a_note(
+    monkeypatch: pytest.MonkeyPatch, mtu: int, sealed: bool, fits: bool
+) -> None:
+    monkeypatch.setattr(underlay, "source", lambda _: "2001:db8::1")
+    monkeypatch.setattr(running, "path_mtu", lambda _: 1500)
+    info = msgspec.structs.replace(INFO, mtu=mtu)
+    ways = [PeerWay("10.77.0.2", "[2001:db8::2]:4789", "IPv6")]
+    found = running.of(control.NicStats(info, {"link_sessions": 0} if sealed else {}, [], peers=1, ways=ways))
+    assert [each.level for each in found] == ["ok", "ok"] + ["note"] * (not fits)
+    assert fits or found[2].fix.startswith(f"softnicd --mtu {mtu - 1} on all hosts")
 
 
 def test_a_nic_of_another_version_and_one_that_does_not_answer() -> None:
@@ -134,3 +162,37 @@ def test_a_system_that_does_not_steer_datagrams_has_one_queue(monkeypatch: pytes
     [found] = [each for each in host.check() if each.check == "queues"]
     assert found.text == "datagrams are not steered to queues: Protocol not available"
     assert found.why == "a NIC has one queue here, and so one thread, whatever its configuration says"
+
+
+def job(**given: Any) -> control.NicStats:
+    """Return the statistics of a NIC that meets two other nodes, of which it reaches one by a relay."""
+    ways = [PeerWay("10.77.0.3", "127.0.0.1:9501", "IPv4", relayed=True, age=1.0)]
+    meeting = msgspec.structs.replace(MeetingInfo(3, 3, 0, relayed=1, registered=True), **given)
+    return control.NicStats(INFO, {}, [], peers=2, ways=ways, meeting=meeting)
+
+
+def test_a_nic_behind_a_nat_and_the_relay_that_it_uses_are_named() -> None:
+    nic, nat, way = running.of(job(nat="symmetric"))
+    assert [nic.level, nat.level, way.level] == ["ok", "ok", "note"]
+    assert nat.text == "node0 is behind a symmetric NAT"
+    assert way.text == "node0 reaches 10.77.0.3 by 127.0.0.1:9501 (IPv4), relayed"
+    assert "forwarded UDP port" in way.fix
+    texts = [each.text for each in running.of(job(nat="no UDP", tcp=True))]
+    assert texts[1] == "node0 is behind a NAT or firewall that lets no UDP through"
+    assert "no UDP passes from node0" in texts[2]
+
+
+def test_a_job_that_is_not_met_is_a_problem() -> None:
+    [found] = [each for each in running.of(job(refusal="the job has all its nodes")) if each.level == "problem"]
+    assert "the server refuses node0: the job has all its nodes" in found.text
+    [found] = [each for each in running.of(job(waiting=["10.77.0.2"])) if each.level == "problem"]
+    assert found.text == "node0 has no way to 10.77.0.2"
+    assert any("no meeting server answers" in each.text for each in running.of(job(registered=False)))
+
+
+def test_the_way_to_a_node_is_found_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "read_stats", lambda _: job(nat="open"))
+    found = running.to_peer("10.77.0.3", ["a.sock"])
+    assert found is not None
+    assert [each.level for each in found] == ["note"]
+    assert running.to_peer("10.77.0.4", ["a.sock"]) is None

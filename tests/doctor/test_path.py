@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from softnic import underlay
 from softnic.cluster.netns_lab.host import WIRE_PORT, NetnsHost, join
 from softnic.doctor import path
 from softnic.doctor.findings import Finding, exit_code
@@ -36,7 +37,7 @@ def hosts() -> Iterator[tuple[NetnsHost, NetnsHost]]:
 def listening(host: NetnsHost, **given: Any) -> Iterator[None]:
     over = threading.Event()
     with host.entered():
-        listener = ProbeListener(("0.0.0.0", WIRE_PORT), **given)
+        listener = ProbeListener((underlay.ANY, WIRE_PORT), **given)
     thread = threading.Thread(target=listener.serve, args=(over.is_set,))
     thread.start()
     try:
@@ -67,6 +68,41 @@ def test_nothing_is_wrong_between_two_good_hosts(hosts: tuple[NetnsHost, NetnsHo
     assert set(by_level(result.findings, "ok")) == {"peer", "version", "key", "time", "mtu", "link"}
     assert result.rate_bps is not None
     assert result.rate_bps > 1e6
+
+
+@needs.ipv6
+def test_hosts_with_ipv6_alone_have_20_bytes_less() -> None:
+    with NetnsHost() as left, NetnsHost() as right:
+        join(left, right, ipv6=True)
+        right.run("ip", "link", "set", "eth0", "mtu", "1400")
+        with listening(right, key=KEY):
+            found = by_level(check(left, key=KEY, mtu=1406).findings, "problem")
+        right.run("ip", "link", "set", "eth0", "mtu", "1500")
+        with listening(right, key=KEY):
+            good = check(left, key=KEY, mtu=1406, measure=True)
+    assert set(found) == {"mtu", "path"}
+    assert "packets of 1500 bytes, but 1404 pass" in found["mtu"].text
+    assert found["mtu"].fix.startswith("softnicd --mtu 1310 ")
+    assert exit_code(good.findings) == 0
+    assert by_level(good.findings, "ok")["peer"].text.startswith("[2001:db8:2::2]:4789 (IPv6) answers by UDP both ways")
+
+
+def test_a_name_with_two_addresses_is_checked_at_the_one_that_answers(
+    hosts: tuple[NetnsHost, NetnsHost], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right = hosts
+    found = [("2001:db8::9", WIRE_PORT), (right.address, WIRE_PORT)]
+    monkeypatch.setattr(underlay, "addresses", lambda peer, *_: found if peer[0] == "node-b" else [peer])
+    left.peer = "node-b"
+    with listening(right):
+        findings = check(left).findings
+    assert exit_code(findings) == 0
+    assert by_level(findings, "ok")["peer"].text.startswith(f"{right.address}:4789 (IPv4) answers")
+    findings = check(left).findings  # nobody answers: what is wrong with each of them
+    assert set(by_level(findings, "problem")) == {"peer", "way"}
+    assert by_level(findings, "problem")["way"].text.startswith(
+        "no way to [2001:db8::9]:4789 (IPv6): Network is unreach"
+    )
 
 
 def test_an_mtu_that_leaves_no_room_for_the_key(hosts: tuple[NetnsHost, NetnsHost]) -> None:

@@ -11,6 +11,10 @@ enum {
     FRAME = 1514        /* wire bytes of a full frame */
 };
 
+/* For the out-of-order data of each of the connections that were opened last. */
+static sn_budget budgets[16];
+static uint32_t opened;
+
 static const int64_t ISS = 0x7ffffff0, IRS = 0xffffff00;
 
 /* A connection as its handshake leaves it (softnic/tcp/flow.py and its parts). */
@@ -22,14 +26,17 @@ static inline void open_connection(sn_flow *flow, uint32_t options, uint8_t *mem
     c->use_timestamps = options & 1;
     c->super_segment = 1 << 16;
     c->trim_after_s = 1;
+    c->gap_s = 8;
     c->user_timeout_s = 30;
     c->rto_at = c->pto = c->reo_timer = c->pacing_timer = c->close_at = c->gap_at = INFINITY;
     c->keepalive_at = c->trim_at = c->path_mtu_until = c->scheduled_at = INFINITY;
     c->last_heard = c->last_sent_at = c->unacked_since = now;
     c->last_challenge = -INFINITY;
-    flow->receive = (sn_receive){.irs = IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .fin = -1};
+    flow->receive = (sn_receive){.irs = IRS, .rcv_nxt = 1, .rcv_adv = 1, .capacity = CAPACITY, .initial = CAPACITY, .fin = -1};
     flow->receive.scale = options >> 1 & 7;
     flow->receive.largest = (int64_t)0xffff << flow->receive.scale;
+    flow->reassembly = (sn_reassembly){.most = 16, .budget = &budgets[opened++ % (sizeof budgets / sizeof *budgets)]};
+    *flow->reassembly.budget = (sn_budget){.free = 4 * CAPACITY};
     flow->timestamps.recent_at = now;
     flow->timestamps.ts_recent = 0xfffffff0;
     flow->delayed_ack = (sn_delayed_ack){.delay_s = 0.001, .at = INFINITY, .arrived_at = -INFINITY, .needed = 1};
@@ -39,9 +46,9 @@ static inline void open_connection(sn_flow *flow, uint32_t options, uint8_t *mem
     flow->send.snd_wnd = flow->send.max_wnd = CAPACITY;
     flow->retransmission_timeout =
         (sn_retransmission_timeout){.initial_s = 1, .min_s = 0.2, .max_s = 60, .rto = 1};
-    flow->rack = (sn_rack){.sent_at = -INFINITY, .peer_ack_delay_s = 0.001, .probe_end = -1};
+    flow->rack = (sn_rack){.sent_at = -INFINITY, .peer_ack_delay_s = 0.001, .probe_end = -1, .dsack_round = -1, .multiplier = 1};
     flow->minimum_rtt = (sn_minimum_rtt){.before = INFINITY, .now = INFINITY, .since = -INFINITY};
-    flow->recovery.is_open = true;
+    flow->recovery = (sn_recovery){.is_open = true, .stamp = -1};
     flow->congestion = (sn_congestion){.smss = FRAME, .cwnd = 10 * FRAME, .ssthresh = INT64_C(1) << 40};
     sn_congestion_begin_bbr(&flow->congestion);
     flow->congestion.algorithm = (options >> 4) % 3 ? (options >> 4) % 3 : SN_BBR;
@@ -90,6 +97,23 @@ static inline void check_send_buffer(const sn_flow *flow)
     CHECK(at == b->zerocopy_end && outstanding == b->outstanding);
 }
 
+static inline void check_reassembly(const sn_flow *flow)
+{
+    const sn_reassembly *r = &flow->reassembly;
+    int64_t end = flow->receive.rcv_nxt, size = 0, bytes = 0;
+    for (int64_t index = 0; index < r->count; index++) {
+        const sn_waiting *waiting = sn_reassembly_at(r, index);
+        CHECK(waiting->start >= end && (index || waiting->start > end) && waiting->segments > 0);
+        CHECK(waiting->chunk->start < waiting->chunk->end && waiting->chunk->end <= waiting->chunk->size);
+        end = waiting->start + waiting->chunk->end - waiting->chunk->start;
+        size += waiting->chunk->size;
+        bytes += waiting->chunk->end - waiting->chunk->start;
+    }
+    CHECK(bytes == r->size);
+    CHECK(r->has_gap == (r->count > 0) && r->count <= r->most && size <= r->cost && r->ready.first == NULL);
+    CHECK(r->charge == (r->cost > r->paid ? r->cost - r->paid : 0) && r->budget->held == r->charge && r->budget->free >= 0);
+}
+
 /* What holds at all times, and between a flow and what it was `before`. */
 static inline void check_connection(const sn_flow *flow, const sn_flow *before, double now)
 {
@@ -112,6 +136,7 @@ static inline void check_connection(const sn_flow *flow, const sn_flow *before, 
     CHECK(before->scoreboard.delivered <= flow->scoreboard.delivered);
     check_scoreboard(flow, now);
     check_send_buffer(flow);
+    check_reassembly(flow);
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { MOST = 64, FIXED = 8 };
 
-static const uint8_t KEY[32];
+static const sn_hello_key KEYS[2] = {{.kind = SN_SECURE_HELLO}, {.kind = SN_IDENTITY_HELLO, .hint = 1}};
 
 /* No datagram of a session and counter is let through twice. */
 static void check_new(const uint8_t *data, const uint32_t *offsets, uint32_t count)
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t count = take_datagrams(&in, openers, &datagrams, offsets, lengths);
     uint32_t frames = 0;
     for (uint32_t at = 0; at < count; at++) { /* past the hello that ended the part before */
-        const uint32_t done = sn_decrypt(&CIPHER, KEY, both, 2, datagrams, offsets + at, lengths + at, count - at,
+        const uint32_t done = sn_decrypt(&CIPHER, KEYS, 2, both, 2, datagrams, offsets + at, lengths + at, count - at,
                                       found_offsets + frames, found_lengths + frames, &found);
         CHECK(done <= count - at);
         CHECK(found.frames + found.empty + found.wrong_key + found.plaintext + found.malformed + found.unknown

@@ -3,7 +3,7 @@
 
    A step that is refused changes nothing. What is taken keeps the connection in order: positions and deadlines, the sums of
    the scoreboard, the tag ranges; and what is to be sent lies within the peer's window and the bytes written. What the C
-   refuses is done here as far as a peer has a say in it: SACK blocks, losses, retransmissions. */
+   refuses is done here as far as a peer has a say in it. */
 #include "connection.h"
 #include "nic/headers.h"
 
@@ -23,37 +23,38 @@ static void check_flow(const sn_flow *before)
     check_connection(&flow, before, now);
 }
 
-/* What Python does with an acknowledgement that the C refuses, with up to two SACK blocks (softnic/tcp/ack.py). */
-static void acknowledge_slowly(input *in, int64_t una)
+/* What Python does with an acknowledgement that the C refuses (softnic/tcp/ack.py). */
+static void acknowledge_slowly(int64_t una)
 {
     sn_scoreboard *board = &flow.scoreboard;
     const int64_t all = board->delivered + board->pipe + board->lost;
     sn_ack ack;
-    sn_ack_begin(&ack, now, board->pipe + board->sacked + board->lost);
-    if (una > flow.send.snd_una) {
-        flow.send.snd_una = una;
-        sn_send_buffer_release(&flow.send_buffer, una);
-        sn_scoreboard_acknowledge(board, una, &ack);
-        flow.connection.unacked_since = now;
-    }
-    for (uint32_t left = take8(in) % 3; left; left--) {
-        const int64_t start = flow.send.snd_una + take16(in), end = start + take16(in);
-        if (flow.send.snd_una < start && end <= flow.send.snd_nxt)
-            CHECK(sn_scoreboard_sack(board, start, end, &ack) == 0);
-    }
-    if (ack.has_newest && ack.never_retransmitted)
-        sn_retransmission_timeout_sample(&flow.retransmission_timeout, now - ack.newest.sent_at);
-    if (ack.has_newest && ack.newest.sent_at > flow.rack.sent_at) {
-        flow.rack.sent_at = ack.newest.sent_at;
-        flow.rack.end = ack.newest.end;
-    }
-    sn_scoreboard_detect(board, flow.rack.sent_at, flow.rack.end, flow.retransmission_timeout.srtt, now);
-    sn_scoreboard_arrived(board, &ack);
+    sn_flow_acknowledged(&flow, &ack, sn_flow_begin_ack(&flow, &ack, una, now), false, -1);
     CHECK(board->delivered + board->pipe + board->lost == all);
-    flow.retransmission_timeout.backoff = 0;
-    flow.connection.rto_at = flow.connection.pto = INFINITY;
-    if (board->count)
-        sn_flow_arm_rto(&flow, now);
+}
+
+/* SACK blocks near what is in flight, as they lie in a batch. */
+static void make_blocks(input *in, uint8_t *blocks, uint32_t count)
+{
+    for (uint32_t i = 0; i < 2 * count; i++)
+        sn_store32be(blocks + 4 * i, sn_number(flow.send.iss, flow.send.snd_una + (int16_t)take16(in)));
+}
+
+/* Bytes arrive behind a gap: each is the low byte of its position. */
+static void keep(uint32_t seq, uint32_t length)
+{
+    sn_chunk *chunk = sn_reassembly_chunk(length);
+    const int64_t position = sn_receive_position(&flow.receive, seq);
+    for (uint32_t i = 0; i < length; i++)
+        chunk->data[i] = (uint8_t)(position + i);
+    chunk->end = length;
+    CHECK(sn_flow_keep(&flow, seq, chunk) == 0);
+    for (int64_t index = 0; index < flow.reassembly.count; index++) {
+        const sn_waiting *waiting = sn_reassembly_at(&flow.reassembly, index);
+        const uint8_t *data = waiting->chunk->data + waiting->chunk->start;
+        const uint32_t last = waiting->chunk->end - waiting->chunk->start - 1;
+        CHECK(data[0] == (uint8_t)waiting->start && data[last] == (uint8_t)(waiting->start + last));
+    }
 }
 
 static void receive(input *in)
@@ -68,27 +69,38 @@ static void receive(input *in)
     const uint32_t length = kind & 64 ? take16(in) : 0, extra = kind & 128 ? take8(in) : 0;
     run.count = (uint16_t)(length / 1448 + 1);
     run.has_timestamps = flow.connection.use_timestamps != (extra & 1);
-    run.sack_blocks = extra >> 1 & 1;
+    run.sack_blocks = extra >> 4 & 3;
+    uint8_t blocks[8 * 3];
+    make_blocks(in, blocks, run.sack_blocks);
     run.ts_value = (uint32_t)flow.timestamps.ts_recent + (extra & 4 ? take32(in) : 0);
     run.ts_echo = extra & 8 ? take32(in) : sn_timestamp(&flow, now) - 1;
     const sn_flow before = flow;
-    const sn_segment segment = sn_segment_of(&run, length);
+    const sn_segment segment = sn_segment_of(&run, blocks, length);
     const uint32_t done = sn_flow_receives(&flow, &segment, now) ? sn_flow_receive(&flow, &segment, now) : 0;
     if (done) {
-        CHECK(done & SN_DONE && position == before.receive.rcv_nxt);
-        CHECK(run.ack - sn_number(flow.send.iss, before.send.snd_una) <= before.send.snd_nxt - before.send.snd_una);
+        const int64_t edge = before.send.snd_una - before.send.max_wnd;
+        const bool is_ahead = length && position > before.receive.rcv_nxt;
+        CHECK(done & SN_DONE && (!length || position >= before.receive.rcv_nxt));
+        CHECK(run.ack - sn_number(flow.send.iss, edge) <= before.send.snd_nxt - edge);
         CHECK(!length || before.receive.rcv_adv > before.receive.rcv_nxt);
-        CHECK(flow.receive.rcv_nxt == before.receive.rcv_nxt + length && !!(done & SN_DELIVER) == !!length);
-        CHECK(flow.receive.unread == before.receive.unread + length);
+        CHECK(!!(done & SN_KEEP) == is_ahead && !!(done & SN_DELIVER) == (length && !is_ahead));
+        if (is_ahead)
+            keep(run.seq, length);
+        sn_reassembly_deliver(&flow.reassembly, &flow.receive_buffer);
+        const int64_t taken = flow.receive.rcv_nxt - before.receive.rcv_nxt;
+        CHECK(is_ahead ? taken == 0 : taken >= length);
+        CHECK(flow.receive.unread == before.receive.unread + taken);
         check_flow(&before);
         return;
     }
     CHECK(memcmp(&flow, &before, sizeof flow) == 0);
     if (flow.send.snd_una <= ack && ack <= flow.send.snd_nxt)
-        acknowledge_slowly(in, ack);
+        acknowledge_slowly(ack);
     if (!shift && length && flow.receive.rcv_adv > flow.receive.rcv_nxt) {
         flow.receive.rcv_nxt += length;
         flow.receive.unread += length;
+        sn_flow_fill_gap(&flow);
+        sn_reassembly_deliver(&flow.reassembly, &flow.receive_buffer);
         flow.receive_tuning.started = now;
         flow.receive_tuning.round_ends = now + flow.receive_tuning.rtt_s;
         flow.connection.ack_pending = true;
@@ -100,7 +112,9 @@ static void check_output(const sn_output *out, int64_t frames, uint32_t done)
 {
     uint8_t header[MAX_HEADER];
     const uint32_t length = sn_flow_header(&flow, out, header, header, 7, header);
-    CHECK(length == (flow.connection.use_timestamps ? 66 : 54) && out->window <= 0xffff);
+    const uint32_t options = 8 * out->sack_blocks + (out->sack_blocks ? flow.connection.use_timestamps ? 0 : 4 : 0);
+    CHECK(length == (flow.connection.use_timestamps ? 66 : 54) + options && length <= SN_MOST_HEADER);
+    CHECK(out->window <= 0xffff && (!out->sack_blocks || !(done & SN_DATA)));
     CHECK(out->ack == sn_number(flow.receive.irs, flow.receive.rcv_nxt));
     CHECK(out->frames >= 1 && out->frames <= frames);
     if (!(done & SN_DATA)) {
@@ -108,8 +122,9 @@ static void check_output(const sn_output *out, int64_t frames, uint32_t done)
         return;
     }
     const sn_send_buffer *b = &flow.send_buffer;
-    CHECK(out->start == flow.send.snd_nxt && out->end > out->start && out->end <= b->end);
-    CHECK(out->end <= flow.send.snd_una + flow.send.snd_wnd);
+    CHECK(out->start == sn_flow_next_sent(&flow) && out->end > out->start && out->end <= b->end);
+    CHECK(out->start >= b->start && (out->start < flow.send.snd_nxt ? out->end <= flow.send.snd_nxt
+                                                                    : out->end <= flow.send.snd_una + flow.send.snd_wnd));
     const sn_tag_range *first = sn_send_buffer_tag_range(b, out->start);
     CHECK(first == sn_send_buffer_tag_range(b, out->end - 1) && out->block_offset < SN_LONGEST_BLOCK);
     if (out->start >= b->zerocopy_end) {
@@ -161,6 +176,7 @@ static void send(input *in)
         return;
     check_output(&out, frames, done);
     if (done & SN_ACK) {
+        CHECK(!!(done & SN_AGAIN) == (before.connection.dup_acks_pending > 0));
         check_flow(&before);
         return;
     }
@@ -175,7 +191,8 @@ static void send(input *in)
     taken = some < taken ? some : taken;
     const int64_t sent = 1 + taken / flow.send.mss;
     CHECK(sn_flow_sent(&flow, &out, taken, sent, taken + 66 * sent, now) & SN_DONE);
-    CHECK(flow.send.snd_nxt == out.start + taken && !flow.connection.ack_pending);
+    CHECK(flow.send.snd_nxt == (out.start < before.send.snd_nxt ? before.send.snd_nxt : out.start + taken));
+    CHECK(!flow.connection.ack_pending);
     check_flow(&before);
 }
 
@@ -215,46 +232,30 @@ static void toggle(uint32_t which)
 {
     sn_connection *c = &flow.connection;
     bool *fields[] = {&c->nodelay,     &c->blocked,    &c->orphaned,    &c->has_soft_error, &c->wants_space,
-                      &c->ack_pending, &c->queued,     &flow.reassembly.has_gap, &flow.send_buffer.blocks,
-                      &flow.recovery.is_open, &flow.recovery.must_send, &flow.reassembly.has_repeated};
+                      &c->ack_pending, &c->queued,     &flow.send_buffer.blocks,
+                      &flow.recovery.must_send, &flow.reassembly.has_repeated};
     bool *field = fields[which % (sizeof fields / sizeof *fields)];
     *field = !*field;
 }
 
-/* Losses reduce the window, and CUBIC begins again (softnic/tcp/cubic.py). */
-static void reduce_window(void)
-{
-    sn_congestion *c = &flow.congestion;
-    c->w_max = c->prior = (double)c->cwnd / FRAME;
-    c->began_at = NAN;
-    c->acknowledged = 0;
-    c->cwnd = c->ssthresh = c->cwnd / 2 > 2 * FRAME ? c->cwnd / 2 : 2 * FRAME;
-}
-
-/* Ranges count as lost, and the first one is sent again. */
-static void retransmit(input *in)
+/* Timers of losses expire. */
+static void lose(input *in)
 {
     sn_scoreboard *board = &flow.scoreboard;
     const uint32_t how = take8(in);
-    int64_t lost[2];
     if (how & 1)
         sn_scoreboard_on_sack_reneging(board);
-    if (how & 2)
-        CHECK(sn_scoreboard_mark_head_lost(board, FRAME) == 0);
-    else
-        sn_scoreboard_time_out(board, flow.retransmission_timeout.srtt, 0, now);
-    check_scoreboard(&flow, now);
-    if (how & 4)
-        sn_scoreboard_undo_lost_marks(board);
-    else
-        reduce_window();
-    if (!sn_scoreboard_first_lost(board, lost))
-        return;
-    const int64_t begin = sn_send_buffer_segment_start(&flow.send_buffer, lost[0]);
-    int64_t end = sn_send_buffer_reach(&flow.send_buffer, begin, begin + 64 + take16(in), false);
-    end = end < flow.send.snd_nxt ? end : flow.send.snd_nxt;
-    if (end > lost[0])
-        CHECK(sn_scoreboard_sent_again(board, lost[0], end, end - begin, now) == 0);
+    if (how & 2) {
+        sn_recovery_begin_after_timeout(&flow, how & 4);
+        sn_rack_timed_out(&flow.rack, board, now, 0);
+        sn_retransmission_timeout_back_off(&flow.retransmission_timeout);
+    } else if (board->count) {
+        sn_flow_look_for_losses(&flow, now);
+        if (board->lost && flow.recovery.is_open)
+            sn_flow_begin_recovery(&flow);
+    }
+    if (how & 8)
+        sn_rack_probed(&flow.rack, flow.send.snd_nxt, how & 16);
     check_scoreboard(&flow, now);
 }
 
@@ -269,7 +270,7 @@ static void operate(input *in)
     case 5: return write_zerocopy(take16(in));
     case 6: return tag(take8(in));
     case 7: return toggle(take8(in));
-    case 8: return retransmit(in);
+    case 8: return lose(in);
     case 9: link_full_at = now; return;
     case 10: flow.receive.unread -= flow.receive.unread * take8(in) / 255; return;
     default: flow.receive_tuning.round_ends = now; return;
@@ -292,5 +293,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(flow.scoreboard.ranges);
     free(flow.send_buffer.runs);
     free(flow.send_buffer.tags);
+    sn_reassembly_free(&flow.reassembly);
+    sn_receive_buffer_clear(&flow.receive_buffer);
     return 0;
 }

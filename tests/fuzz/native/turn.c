@@ -19,6 +19,7 @@
 
 #include "cipher.h"
 #include "connection.h"
+#include "endpoint.h"
 #include "nic/headers.h"
 #include "codecs/reduce.h"
 #include "nic/turn_steps.h"
@@ -26,7 +27,7 @@
 
 enum { STREAM, BLOCKS, HEADER_STREAM, NEAR, FAR, FLOWS };
 enum {
-    OWN_IP = 0x0a4d0001, PEER_IP = 0x0a4d0002, LOOPBACK = 0x7f000001, VNI = 7, TOS = 0x28, EXACT = 6,
+    OWN_IP = 0x0a4d0001, PEER_IP = 0x0a4d0002, VNI = 7, TOS = 0x28, EXACT = 6,
     SLOT = 1 << 16, MESSAGES = 8, RX_FRAMES = 128 * MESSAGES, TX_FRAMES = 256, TX_BYTES = 1 << 20, MTU = 1500,
     SEALED_BYTES = 1 << 15, SEALED_FRAMES = 64, SEALED_LIMIT = 3000, COUNTER = 8, SEALED_OPTION = 0x80,
     CAPTURED_OPTION = 0x40, EMULATED_OPTION = 0x20, CAPTURE_BYTES = 1 << 14, REGION = 1 << 16, STEPS = 32,
@@ -39,7 +40,8 @@ static sn_flow flows[FLOWS], peer; /* `peer` gives headers to what is sent to th
 static sn_port ports[FLOWS];
 static int programs[FLOWS], wire, remote;
 static uint8_t *memories[FLOWS], *region;
-static uint64_t peer_key, peer_mac;
+static sn_endpoint peer_key, wire_address;
+static uint64_t peer_mac;
 static uint16_t wire_port, remote_port;
 static int64_t written, read_; /* by the programs of NEAR and FAR */
 static double now;
@@ -47,9 +49,14 @@ static sn_capture capture = {.ip = OWN_IP, .interval_s = 1e-3};
 static sn_capture_ring rings[2];
 static uint64_t blocks_read[2];
 static sn_session sessions[SN_MOST_SESSIONS];
-static sn_secure_peer agreed = {.sessions = {sessions, sessions + 1}};
+static sn_secure_peer agreed = {
+    .sessions = {sessions, sessions + 1},
+    .hello_keys = {{.kind = SN_SECURE_HELLO}, {.kind = SN_IDENTITY_HELLO, .hint = 1}},
+    .hello_key_count = 2,
+};
 static sn_secure_peer *agreed_with[1] = {&agreed};
 static sn_secure_channel channel;
+static double heard_at;
 static sn_encryptor there; /* of the peer, whose frames the first session opens */
 static uint64_t used[SN_MOST_SESSIONS]; /* counters in datagrams that left */
 static sn_engine engine;
@@ -63,7 +70,7 @@ static uint32_t step_count, header_count;
 
 static int bound_socket(uint16_t *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
     CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&address, length) == 0);
@@ -87,6 +94,7 @@ static void write_mac(uint8_t *out, uint32_t ip)
 static void prepare(void)
 {
     wire = bound_socket(&wire_port);
+    wire_address = loopback(wire_port);
     remote = bound_socket(&remote_port);
     region = exactly(REGION);
     for (int i = 0; i < FLOWS; i++)
@@ -104,6 +112,7 @@ static void prepare(void)
     turn.tx.offsets = (uint32_t *)exactly(TX_FRAMES * sizeof(uint32_t));
     turn.tx.lengths = (uint32_t *)exactly(TX_FRAMES * sizeof(uint32_t));
     channel = (sn_secure_channel){.cipher = &CIPHER, .keys = &peer_key, .peers = agreed_with, .peer_count = 1,
+                                  .heard_at = &heard_at,
                                   .size = SEALED_BYTES, .frames = SEALED_FRAMES};
     channel.out = exactly(SEALED_BYTES);
     channel.offsets = (uint32_t *)exactly(SEALED_FRAMES * sizeof(uint32_t));
@@ -136,7 +145,7 @@ static void add_port(int index, uint32_t options)
     CHECK(sn_schedule_add(&schedule, flow) == 0 && sn_turn_add(&turn, port, flow) == 0);
     port->offloaded = index == BLOCKS || index == HEADER_STREAM;
     flow->nic_flow = (sn_nic_flow){.path_epoch = 1, .path_until = INFINITY, .is_loopback = is_near, .peer_codecs = 0xff,
-                                   .peer_address = LOOPBACK, .peer_port = remote_port, .codec = -1};
+                                   .codec = -1};
     flow->nic_flow.destination = (int64_t)mac_of(is_near ? OWN_IP : PEER_IP);
 }
 
@@ -178,7 +187,7 @@ static void examine(void *owner, double at)
     if (o->shown)
         o->shown->settled = true;
     if (o->at_hello)
-        CHECK(turn.rx.data[o->hello] == SN_SECURE_HELLO);
+        CHECK(turn.rx.data[o->hello] == SN_SECURE_HELLO || turn.rx.data[o->hello] == SN_IDENTITY_HELLO);
     if (o->at_hello || found->unknown)
         agree();
     else if (found->malformed)
@@ -219,6 +228,13 @@ static int64_t output(void *owner, sn_ready_ring *ring, int64_t space, double at
     CHECK(space > 0);
     sn_schedule_sent(&schedule, ring, ring->first, 0);
     return 0;
+}
+
+static void acknowledge(void *owner, sn_flow *flow, double at)
+{
+    (void)owner, (void)at;
+    CHECK(flow >= flows && flow < flows + FLOWS);
+    flow->connection.dup_acks_pending = 0;
 }
 
 static void send_rest(void *owner, uint32_t first, double at)
@@ -272,8 +288,8 @@ static sn_emulated_link *emulated_link(void)
 }
 
 static const sn_control control = {.receive = receive, .examine = examine, .run = run, .expire = expire, .notify = notify,
-                                   .prepare = prepare_flow, .output = output, .send = send_rest, .loop = loop,
-                                   .release = release, .space = space};
+                                   .prepare = prepare_flow, .output = output, .acknowledge = acknowledge,
+                                   .send = send_rest, .loop = loop, .release = release, .space = space};
 
 /* Two captures, one of which nobody reads fast enough. */
 static void open_captures(uint32_t options)
@@ -310,7 +326,7 @@ static void read_captures(void)
 static void open_turn(uint32_t options)
 {
     open_captures(options);
-    peer_key = (uint64_t)LOOPBACK << 16 | remote_port;
+    peer_key = loopback(remote_port);
     peer_mac = mac_of(PEER_IP);
     turn = (sn_turn){.rx = turn.rx, .tx = turn.tx, .batch = turn.batch, .wire = wire, .control = control, .vni = VNI, .ip = OWN_IP, .mtu = MTU,
                      .offloads = UINT64_C(1) << (TOS >> 2), .peers = &peer_key, .peer_macs = &peer_mac, .peer_count = 1,
@@ -318,7 +334,7 @@ static void open_turn(uint32_t options)
                      .link_at = INFINITY, .requests_at = INFINITY, .path_epoch = 1, .epoll = epoll_create1(0), .capture = &capture};
     if (options & EMULATED_OPTION) {
         turn.emulated = emulated_link();
-        turn.paths[0] = (sn_turn_path){mac_of(PEER_IP), LOOPBACK, remote_port, false};
+        turn.paths[0] = (sn_turn_path){mac_of(PEER_IP), 0, false};
         turn.path_count = 1;
     }
     if (options & SEALED_OPTION) {
@@ -351,6 +367,7 @@ static void close_turn(void)
         sn_turn_remove(&turn, &ports[i]);
         sn_schedule_remove(&schedule, &flows[i]);
         sn_receive_buffer_clear(&flows[i].receive_buffer);
+        sn_reassembly_free(&flows[i].reassembly);
         close((int)ports[i].fd);
         if (programs[i] >= 0)
             close(programs[i]);
@@ -372,11 +389,11 @@ static void send_frames(uint8_t *data, const uint32_t *offsets, const uint32_t *
     static uint8_t out[1 << 17];
     uint32_t at[64], sizes[64];
     if (turn.channel == NULL) {
-        sn_vxlan_send(remote, LOOPBACK, wire_port, VNI, data, offsets, lengths, count, 0);
+        sn_vxlan_send(remote, &wire_address, VNI, data, offsets, lengths, count, 0);
         return;
     }
     count = sn_encrypt(&CIPHER, &there, data, offsets, lengths, count, out, sizeof out, at, sizes);
-    sn_udp_send(remote, LOOPBACK, wire_port, out, at, sizes, count, 0);
+    sn_udp_send(remote, &wire_address, out, at, sizes, count, 0);
 }
 
 /* A segment of the peer to one of the first three flows: near what is expected, or anywhere. */
@@ -420,7 +437,7 @@ static void peer_sends(input *in)
 
 static void peer_sends_anything(input *in)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(wire_port), .sin_addr.s_addr = htonl(LOOPBACK)};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(wire_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     uint8_t data[300] = {0x08, [6] = VNI};
     size_t size;
     uint8_t *some = take_bytes(in, take8(in), &size);

@@ -12,6 +12,7 @@ int fuzzed_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
 #include "nic/batch_io.c"
 #undef recvmmsg
 
+#include "endpoint.h"
 #include "fuzz.h"
 
 enum { SLOT = 4096, SLOTS = 8, FRAMES = SLOTS * MESSAGE_FRAMES, VNI = 7 };
@@ -43,9 +44,10 @@ int fuzzed_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
         if (length)
             memcpy(header->msg_iov->iov_base, bytes, length);
         free(bytes);
-        struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(4000 + (how >> 2 & 3)))};
-        from.sin_addr.s_addr = htonl(0x7f000001);
-        memcpy(header->msg_name, &from, sizeof from);
+        const sn_endpoint from = loopback((uint16_t)(4000 + (how >> 2 & 3)));
+        CHECK(header->msg_namelen == sizeof from.name);
+        memcpy(header->msg_name, from.name, from.length);
+        header->msg_namelen = from.length;
         header->msg_flags = how & 1 ? MSG_TRUNC : 0;
         if (how & 2)
             join_segments(header, segment);
@@ -73,7 +75,7 @@ static void check_frame(const uint8_t *buffer, uint32_t offset, uint32_t length,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const uint64_t peers[] = {UINT64_C(0x7f000001) << 16 | 4000, UINT64_C(0x7f000001) << 16 | 4002};
+    const sn_endpoint peers[] = {loopback(4000), loopback(4002)};
     const int any = size && data[0] & 0x80;
     uint32_t offsets[FRAMES], lengths[FRAMES];
     sn_source sources[SLOTS];

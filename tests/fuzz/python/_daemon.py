@@ -22,6 +22,7 @@ from unittest import mock
 
 from softnic._native import ffi, lib
 from softnic.ipc import control
+from softnic.link.forwarding import PeerPath
 from softnic.link.memory import MemoryLink, MemoryNetwork
 from softnic.link.rate_limited_log import Log
 from softnicd import link_setup
@@ -60,17 +61,29 @@ class _Nowhere(MemoryLink):
         self.readable: bool | None = None
         self.address = ("127.0.0.1", 0)
         self.peer_count = self.path_changes = 0
+        self.reached: dict[bytes, PeerPath] = {}
+        self.channel = None
         self.encrypts = self.is_waiting = False
         self._eventfd = os.eventfd(0)
 
     def fileno(self) -> int:
         return self._eventfd
 
+    def sender_macs(self) -> list[int]:
+        return []
+
     def add_peer(self, *_: object) -> None:
+        self.peer_count += 1
+
+    def offer(self, *_: object) -> None:
         self.peer_count += 1
 
     def sorted_peers(self) -> tuple[list[object], object]:
         return [], ffi.NULL
+
+    def take_moved(self) -> tuple[()]:
+        """Nobody moves."""
+        return ()
 
     def lend(self, turn: Any) -> None:
         """Give it no wire: what it sends stays where it was cut."""

@@ -14,6 +14,7 @@ from typing import Any
 from softnic.ipc import control
 from softnic.ipc.collectives_info import QueryCollectives
 from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from softnic.ipc.membership import MembershipInfo, NoteMembership
 from tests.fuzz.python._daemon import IP, Lab, write
 
 _MOST_PACKETS = 64
@@ -84,6 +85,12 @@ def seeds() -> Iterator[bytes]:
     others: _Packets = [
         ("s", control.Capture(0, 1, 96)),
         ("-", control.AddPeer("10.77.0.2", "127.0.0.1", 9)),
+        ("-", control.AddPeer("10.77.0.2", candidates=[control.PeerCandidate("127.0.0.1", 9, 1, True)])),
+        ("-", control.AddPeerKey("10.77.0.2", "A" * 43 + "=")),
+        ("-", control.RevokeKey("A" * 43 + "=")),
+        ("-", control.ReplaceIdentity()),
+        ("-", NoteMembership(MembershipInfo("job", "7", 0, 2, ["a", "b"], "healing", ["b"], 1, 2))),
+        ("-", NoteMembership(None)),
     ]
     elsewhere: _Packets = [
         ("s", control.Connect("10.77.0.2", 80)),
