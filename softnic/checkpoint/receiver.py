@@ -277,6 +277,8 @@ class _Receipt:
             self._pull(link)
         except TimeoutError:
             self._lose(link, f"timed out: it has sent nothing for {self._stall_s:g} s")
+        except (ConnectionResetError, BrokenPipeError):
+            self._lose(link, "the connection was closed")
         except (OSError, EOFError, ProtocolError, ManifestError) as error:
             self._lose(link, str(error))
         finally:

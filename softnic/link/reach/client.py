@@ -46,7 +46,7 @@ from softnic.link.reach.own_card import MeetingOptions, OwnCard, own_addresses
 from softnic.link.reach.relay_bindings import RelayBindings
 from softnic.link.reach.roster import Roster
 from softnic.link.reach.token import Token
-from softnic.link.reach.way import REPEAT_S, SILENT_S, ServerWay
+from softnic.link.reach.way import REPEAT_S, SILENT_S, ServerWay, same_host
 from softnic.underlay import IPV4, Address
 
 KEY_BYTES = 32
@@ -129,7 +129,7 @@ class MeetingClient:
         self._roster = Roster(token, public_key, self._is_present)
         self._own = OwnCard(own_addresses(candidates, options.configured), number, own_addresses((), options.serves))
         self._ways = [
-            ServerWay(index, address, _same_host(address))
+            ServerWay(index, address, same_host(address))
             for index, each in enumerate(self._servers())
             for address in each
         ]
@@ -519,7 +519,7 @@ class MeetingClient:
         }
         kept = [each for each in self._ways if isinstance(each.server, int) or (each.server, each.address) in wanted]
         have = {(each.server, each.address) for each in kept}
-        new = [ServerWay(name, at, _same_host(at)) for name, at in sorted(wanted) if (name, at) not in have]
+        new = [ServerWay(name, at, same_host(at)) for name, at in sorted(wanted) if (name, at) not in have]
         if new or len(kept) < len(self._ways):
             self._ways = [*kept, *new]
             self._use_relays()
@@ -594,8 +594,3 @@ class MeetingClient:
                     wanted.append((port, address, b"" if way is None else way.cookie))
         self._bindings.set(wanted)
         self._nodes = None
-
-
-def _same_host(address: Address) -> Callable[[int], Address]:
-    """Return what gives the address of another port of a host."""
-    return lambda port: (address[0], port)

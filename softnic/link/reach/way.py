@@ -93,3 +93,8 @@ class ServerWay:
         self.relay_port = None
         self.relay_refused = False
         self.allocate_tries = 0
+
+
+def same_host(address: Address) -> Callable[[int], Address]:
+    """Return what gives the address of another port of a host."""
+    return lambda port: (address[0], port)
