@@ -75,6 +75,7 @@ from softnic.mpi.p2p.bsend import BUFFER_AUTOMATIC
 from softnic.mpi.p2p.persistent import Prequest
 from softnic.mpi.p2p.probe import MESSAGE_NO_PROC, MESSAGE_NULL, Message
 from softnic.mpi.pickling import Pickle, pickle
+from softnic.mpi.ports import Close_port, Open_port
 from softnic.mpi.properties import CommProperties
 from softnic.mpi.requests.grequest import Grequest
 from softnic.mpi.requests.request import REQUEST_NULL, Request
@@ -86,10 +87,8 @@ from softnic.mpi.unsupported import (
     FILE_NULL,
     SESSION_NULL,
     WIN_NULL,
-    Close_port,
     File,
     Lookup_name,
-    Open_port,
     Publish_name,
     Register_datarep,
     Session,

@@ -80,9 +80,11 @@ class CommConnections:
         """Ranks that were connected after the start."""
         self._launch = launch
         self.progress = Progress(launch.rank, launch.size)
+        self._builder: MeshBuilder | None = None
         if launch.size > 1:
             transport = transport or Transport()
-            self._connect(MeshBuilder(launch, transport, listener, presence))
+            self._builder = MeshBuilder(launch, transport, listener, presence)
+            self._connect(self._builder)
         self.matcher = Matcher(self.progress)
         self.transport = transport
         self.queue: OffloadQueue | None = None
@@ -105,6 +107,15 @@ class CommConnections:
             self.progress.connect_later(mesh)
             self.progress.on_connected = self._on_connected
             self.progress.on_joined = self._on_joined
+
+    @property
+    def listener(self) -> socket.socket | None:
+        """The listening socket, which is its user's to close; None: this rank is alone."""
+        return None if self._builder is None else self._builder.listener
+
+    def take_survivors(self) -> list[tuple[int, socket.socket]]:
+        """Return connections of survivors of a failure, each with its rank, which have said Hello."""
+        return [] if self._builder is None else self._builder.take_survivors()
 
     def attend(self, lock: threading.RLock, call: Callable[[str], AbstractContextManager[Any]]) -> None:
         """Use the lock of the communicator, and the context of its calls."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from softnic.comm.error_classes import ERR_ARG, ERR_OTHER, ERR_UNKNOWN, SUCCESS
+from softnic.comm.error_classes import ERR_ARG, ERR_OTHER, ERR_PROC_FAILED, ERR_REVOKED, ERR_UNKNOWN, SUCCESS
 from softnic.comm.error_codes import error_class, error_string
 
 
@@ -100,6 +101,18 @@ class CommError(RuntimeError):
 
     def __ge__(self, other: int | CommError) -> bool:
         return self.code >= int(other)
+
+
+REVOKED = "the communicator was revoked"
+"""In the reason of the end of a communicator that a rank has revoked."""
+_LOST = re.compile(r"rank \d+ (is gone|lost its NIC|has left|exited)")
+
+
+def code_of_end(why: str) -> int:
+    """Return the error code of calls on a communicator that has ended for a reason that a rank has given."""
+    if REVOKED in why:
+        return ERR_REVOKED
+    return ERR_PROC_FAILED if _LOST.search(why) else ERR_OTHER
 
 
 class ArgumentError(CommError, ValueError):

@@ -19,7 +19,7 @@ import msgspec
 from softnic.collectives import framing
 from softnic.ipc.control import MOST_QUEUES
 
-VERSION = 9
+VERSION = 10
 """Version of these frames; ranks with different versions refuse each other."""
 INLINE_MARK = 0xC1
 TYPES = (
@@ -44,6 +44,8 @@ LANE_CHANNELS = 2
 MOST_CHANNELS = CHANNELS + LANE_CHANNELS * (MOST_QUEUES - 1)
 CALL = MOST_CHANNELS
 """In a Hello, for a connection that only asks a higher rank to connect."""
+SURVIVE = CALL + 1
+"""In a Hello, for a connection of an agreement among those that are left (softnic/comm/survival/regroup.py)."""
 
 
 def lane_of(channel: int) -> int:

@@ -260,6 +260,10 @@ class Progress:
         peer = next(peer for peer in self.peers.values() if peer.gone)
         raise self.lost(peer, peer.gone)
 
+    def check_nic(self) -> None:
+        """Raises CommError if this rank's own NIC does not answer. To be called at least twice a second."""
+        self._check_heartbeat([])
+
     def _check_heartbeat(self, ready: Ready) -> None:
         """Raises CommError if this rank's own NIC does not answer. What is on its connections is an answer, too."""
         if self.heartbeat is None:
@@ -279,6 +283,8 @@ class Progress:
         until, stalled = time.monotonic() + LAST_WORDS_S, self._has_stalled()
         at_fault = self.peers.get(-1 if failure.rank is None else failure.rank)
         while failure.rank != self.rank and (left := until - time.monotonic()) > 0:
+            if failure.rank is None:  # a connection has closed: whoever is gone has closed it
+                at_fault = next((peer for peer in self.peers.values() if peer.gone), None)
             if (at_fault is not None and at_fault.absent) or not self._by_fd:
                 break
             try:

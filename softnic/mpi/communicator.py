@@ -32,6 +32,7 @@ from softnic.mpi.errhandlers import Errhandler
 from softnic.mpi.groups import Group
 from softnic.mpi.info import INFO_NULL, Info
 from softnic.mpi.intercommunicators import InterCalls, joined_state
+from softnic.mpi.ports import PortCalls, join
 from softnic.mpi.state import CommunicatorState
 from softnic.mpi.subsets import Subsets
 from softnic.mpi.survivors import Survivors
@@ -75,8 +76,21 @@ class Comm(BufferCollectives, BufferExchanges, Subsets, Survivors, UnsupportedCa
         """Return a null communicator: no process was spawned by another."""
         return Intercomm()
 
+    @classmethod
+    def Join(cls, fd: int) -> Intercomm:
+        """Return the communicator of this process and the one at the other end of a connected socket, which calls this,
+        too.
 
-class Communicator(Comm):
+        Parameters
+        ----------
+        fd
+            File descriptor of the socket, of any kind. Both processes have NICs that reach each other.
+        """
+        made: Intercomm = join(handles.constant_named("COMM_SELF"), fd)
+        return made
+
+
+class Communicator(Comm, PortCalls):
     """A communicator of one group, MPI.Intracomm. `Communicator(comm)` is another name for `comm`, `Communicator()` is
     MPI.COMM_NULL. The calls are those of Comm.
     """
@@ -352,7 +366,7 @@ class Intercomm(InterCalls, Comm):
 
 
 Base.subset_class = Communicator
-InterCalls.inter_class = Intercomm
+InterCalls.inter_class = Communicator.inter_class = Intercomm
 
 
 def init_communicator(

@@ -45,15 +45,19 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
     with ExitStack() as stack:
         listener, own = base._listen(base._state._connections, stack, _MAX_BACKLOG)
         mine = comm.allgather((comm._state.processes[comm.rank], own))
-        theirs, lower = None, False
+        theirs, lower, epoch = None, False, base.launch.epoch
         if leads:
-            theirs = peer_comm.sendrecv(mine, remote_leader, tag, None, remote_leader, tag)
+            given = (mine, epoch)
+            theirs, epoch = peer_comm.sendrecv(given, remote_leader, tag, None, remote_leader, tag)
             lower = peer_comm.rank < remote_leader
-        theirs, lower = comm.bcast((theirs, lower), local_leader)
+            epoch = given[1] if lower else epoch  # those of processes that met at a port differ
+        theirs, lower, epoch = comm.bcast((theirs, lower, epoch), local_leader)
         ranks = [*mine, *theirs] if lower else [*theirs, *mine]
         groups = InterGroups(0 if lower else len(theirs), len(mine), len(mine) if lower else 0, len(theirs))
         addresses = tuple((host, port) for _, (host, port) in ranks)
-        launch = replace(base.launch, rank=groups.first_local + comm.rank, addresses=addresses, found="two groups")
+        launch = replace(
+            base.launch, rank=groups.first_local + comm.rank, addresses=addresses, epoch=epoch, found="two groups"
+        )
         state = base._state.subset(launch, (), listener)
         state.properties.processes = tuple(process for process, _ in ranks)
         state.properties.inter, state.properties.named = groups, InterCalls.inter_class

@@ -18,8 +18,8 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 
 from softnic import codecs
 from softnic.codecs import threads
@@ -29,9 +29,21 @@ from softnic.comm.bootstrap.discovery import Discover
 from softnic.comm.bootstrap.launch import Launch, ranks_here
 from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.connections import CommConnections
-from softnic.comm.errors import ArgumentError, CommError, TransportError, failure_of, transport_errors, uncaught
+from softnic.comm.error_classes import ERR_OTHER, ERR_PROC_FAILED, ERR_REVOKED
+from softnic.comm.errors import (
+    REVOKED,
+    ArgumentError,
+    CommError,
+    TransportError,
+    code_of_end,
+    failure_of,
+    transport_errors,
+    uncaught,
+)
 from softnic.comm.offload_queue import ENDED, Failure
+from softnic.comm.survival.regroup import Regroup
 from softnic.comm.transport import Transport
+from softnic.mpi.failures import Failures
 from softnic.mpi.groups import Process
 from softnic.mpi.properties import CommProperties
 
@@ -69,6 +81,8 @@ class CommunicatorState:
         """The error of the last call, if that was refused."""
         self._reported = False
         """The end was reported to the other ranks."""
+        self._left = False
+        """Its connections and its listener are closed."""
         self._joined = False
         """The ranks have connected, once."""
         self._lock = threading.RLock()
@@ -81,6 +95,9 @@ class CommunicatorState:
         """Owner of the connections: a process forked from it has them too, and must not use them."""
         self.freed = False
         """This rank has left, by Free."""
+        self.failures = Failures()
+        self._regroup: Regroup | None = None
+        """Agreements with those that are left; None: there was none yet."""
 
     @property
     def launch(self) -> Launch:
@@ -151,6 +168,8 @@ class CommunicatorState:
         elif context.checked:
             self._end_call(error, failure, where)
         if isinstance(raised := failure or error, CommError):
+            if raised.code == ERR_OTHER:
+                raised.code = code_of_end(str(raised))
             self.handle(raised)
         return raised
 
@@ -165,6 +184,7 @@ class CommunicatorState:
             self._begin()
             with transport_errors():
                 self._connections = self._connect()
+                self._listener = self._connections.listener or self._listener
                 self.number_sources()
                 self._connections.attend(self._lock, self.call)
                 self._joined = True
@@ -226,12 +246,72 @@ class CommunicatorState:
         """Return the state of a communicator of some of these ranks, over the same NICs."""
         processes = self.processes
         properties = self.properties.inherited(tuple(processes[rank] for rank in ranks))
-        transport = None if self._connections is None else self._connections.transport
-        state = CommunicatorState(launch, transport, listener, properties=properties)
+        state = CommunicatorState(launch, self.own_transport(), listener, properties=properties)
         if self._nic is not None:
             state._nic = self._nic
             self._nic.use(state)
         return state
+
+    def own_transport(self) -> Transport | None:
+        """Return what this communicator makes connections with; None: nothing yet."""
+        return self._transport if self._connections is None else self._connections.transport
+
+    @contextmanager
+    def survivors(self, name: str) -> Iterator[Regroup]:
+        """Context of a call by which those that are left agree, whether the communicator works or has failed.
+
+        Raises CommError if this rank has left it, or it never had the addresses of the others.
+        """
+        with suppress(CommError), self.call(name):
+            pass  # connects, if that has not been done; what fails is what the call is for
+        with self._lock:
+            transport = self.own_transport()
+            if self._left or self._listener is None or transport is None:
+                self._check(name)
+                raise CommError(f"{name} on rank {self.launch.rank}: the ranks have not met", call=name)
+            if self._regroup is None:
+                self._regroup = Regroup(self.launch, transport, self._listener, self._take_survivors, self._check_nic)
+            try:
+                with transport_errors():
+                    yield self._regroup
+            except (CommError, TransportError) as error:
+                failed = failure_of(error, name, f"{name} on rank {self.launch.rank}", self.launch.rank)
+                assert failed is not None
+                failed.code = ERR_PROC_FAILED
+                self.handle(failed)
+                raise failed from error
+
+    def listening(self, backlog: int) -> AbstractContextManager[socket.socket]:
+        """Return a listening socket on this rank's NIC, which the context closes. Raises OSError."""
+        transport = self.own_transport() or Transport()
+        return closing(transport.listen((transport.address(), 0), backlog))
+
+    def _take_survivors(self) -> list[tuple[int, socket.socket]]:
+        return [] if self._connections is None else self._connections.take_survivors()
+
+    def _check_nic(self) -> None:
+        if self._connections is not None:
+            self._connections.progress.check_nic()
+
+    def lost_ranks(self) -> list[int]:
+        """Return the rank whose failure has ended the communicator, if one has."""
+        lost = self._at_fault is not None and code_of_end(self._ended) == ERR_PROC_FAILED
+        return [self._at_fault] if lost and self._at_fault not in (None, self.launch.rank) else []
+
+    @property
+    def revoked(self) -> bool:
+        """Whether a rank has ended the communicator by `revoke`, as far as this one has learnt of it."""
+        with self._lock:
+            if not self._ended and self._connections is not None:
+                with suppress(CommError):
+                    self._advance_queue()
+        return code_of_end(self._ended) == ERR_REVOKED
+
+    def revoke(self) -> None:
+        """End the communicator on every rank."""
+        with self.call("Revoke"):
+            pass
+        self.abort(f"{REVOKED} by rank {self.launch.rank}")
 
     def default_codec(self, connections: CommConnections) -> codecs.Codec:
         """Return the codec of this rank's NIC. Raises ValueError."""
@@ -285,8 +365,11 @@ class CommunicatorState:
                 left = self._say_farewell(connections)
                 self._connections = None
                 connections.close(Failure(self.launch.rank, f"{ENDED}{why}"), left)
+            if self._regroup is not None:
+                self._regroup.close()
             if self._listener is not None:
                 self._listener.close()
+            self._left = True
             self._find = None  # and with it the store of a job that may be over
             self._joined = self._joined or not self._ended
             self._ended = self._ended or why
@@ -341,6 +424,8 @@ class CommunicatorState:
         """In a forked process: close its copies of the connections, so that they end with their owner."""
         self._lock = threading.RLock()  # a thread that joins may have held it
         self._starting = threading.Lock()
+        if self._listener is not None and os.getpid() != self._process:
+            self._listener.close()
         if self._connections is not None and os.getpid() != self._process:
             self._connections.close(Failure(None, ""))
 

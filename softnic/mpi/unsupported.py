@@ -22,14 +22,15 @@ FILES = (
     "Gather brings it"
 )
 PROCESSES = (
-    "softnic.MPI starts no processes and joins no jobs: start all ranks at once, `softnic run -n N` or mpirun, and "
-    "divide them by Split; pools of mpi4py.futures run as `python -m mpi4py.futures program.py` or by MPICommExecutor"
+    "softnic.MPI starts no processes: start all ranks at once, `softnic run -n N` or mpirun, and divide them by Split, "
+    "or start more and have them Connect; pools of mpi4py.futures run as `python -m mpi4py.futures program.py` or by "
+    "MPICommExecutor"
+)
+NAMES = (
+    "softnic.MPI has no name service: choose the number of the port by the info key ip_port of Open_port, and Connect "
+    "to HOST:PORT; or write the port's name to a file"
 )
 SESSIONS = "softnic.MPI has no sessions: MPI.COMM_WORLD has all ranks, and Create_group makes communicators of some"
-FAILURES = (
-    "softnic.MPI cannot go on without a lost rank: it ends the communicators of that rank on all others within "
-    "seconds; restart the job from a checkpoint"
-)
 TWO_GROUPS = "communicators of two groups have neither scans nor compressed collectives: Merge makes one of all ranks"
 PARTITIONS = "softnic.MPI has no partitioned messages: Isend each partition when it is ready"
 NO_REPRESENTATIONS = "softnic.MPI has no files, and so no representations of data in them"
@@ -105,21 +106,15 @@ class UnsupportedCalls:
 
     Spawn = refused("Spawn", PROCESSES)
     Spawn_multiple = refused("Spawn_multiple", PROCESSES)
-    Accept = refused("Accept", PROCESSES)
-    Connect = refused("Connect", PROCESSES)
-    Join = staticmethod(refused("Join", PROCESSES))
     Create_from_group = staticmethod(refused("Create_from_group", SESSIONS))
     Psend_init = refused("Psend_init", PARTITIONS)
     Precv_init = refused("Precv_init", PARTITIONS)
-    Revoke = refused("Revoke", FAILURES)
 
 
 WIN_NULL = constant("WIN_NULL", Win())
 FILE_NULL = constant("FILE_NULL", File())
 SESSION_NULL = constant("SESSION_NULL", Session())
-Open_port = refused("Open_port", PROCESSES)
-Close_port = refused("Close_port", PROCESSES)
-Publish_name = refused("Publish_name", PROCESSES)
-Unpublish_name = refused("Unpublish_name", PROCESSES)
-Lookup_name = refused("Lookup_name", PROCESSES)
+Publish_name = refused("Publish_name", NAMES)
+Unpublish_name = refused("Unpublish_name", NAMES)
+Lookup_name = refused("Lookup_name", NAMES)
 Register_datarep = refused("Register_datarep", NO_REPRESENTATIONS)

@@ -189,12 +189,12 @@ def test_strangers_do_not_end_a_communicator_that_still_listens() -> None:
         comm.Barrier()
         mesh = connections_of(comm).progress.mesh
         assert mesh is not None or comm.rank == 0
-        if comm.rank == 1 and mesh is not None and mesh._listener is not None:
+        if comm.rank == 1 and mesh is not None and mesh.listener is not None:
             import socket
 
-            with socket.create_connection(mesh._listener.getsockname()) as stranger:
+            with socket.create_connection(mesh.listener.getsockname()) as stranger:
                 stranger.sendall(b"\x03\0\0\0abc")
-            with socket.create_connection(mesh._listener.getsockname()) as stranger:
+            with socket.create_connection(mesh.listener.getsockname()) as stranger:
                 from softnic.comm import messages
 
                 stranger.sendall(messages.pack(messages.Hello(messages.VERSION, 99, 1, 1, 0)))

@@ -31,10 +31,8 @@ from tests.mpi.ranks import run
         (lambda: MPI.FILE_NULL.Write_at_all(0, b""), "numpy.memmap"),
         (lambda: MPI.Session.Init(), "Create_group"),
         (lambda: MPI.COMM_SELF.Spawn("program", maxprocs=2), "softnic run -n N"),
-        (lambda: MPI.COMM_WORLD.Accept("port"), "softnic run -n N"),
-        (lambda: MPI.Open_port(), "softnic run -n N"),
+        (lambda: MPI.Lookup_name("service"), "ip_port"),
         (lambda: MPI.COMM_SELF.Psend_init(b"", 1, 0), "Isend each partition"),
-        (lambda: MPI.COMM_SELF.Revoke(), "checkpoint"),
         (lambda: MPI.Register_datarep("external"), "no files"),
     ],
 )

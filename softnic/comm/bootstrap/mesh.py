@@ -22,6 +22,7 @@ import select
 import socket
 import time
 import weakref
+from collections import deque
 from collections.abc import Container, Generator, Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -71,8 +72,9 @@ class PendingConnection(NamedTuple):
 
 
 class MeshBuilder:
-    """The connections of a launch's ranks in the making. `run` makes those of the start; if they are not all, the
-    listener stays open, and further ones are made by `want`, `advance` and `take`, until `close`."""
+    """The connections of a launch's ranks in the making. `run` makes those of the start; if they are not all, further
+    ones are made by `want`, `advance` and `take`, until `close`. The listener stays open for what survivors of a
+    failure have to say to each other (softnic/comm/survival/regroup.py)."""
 
     def __init__(
         self,
@@ -85,7 +87,11 @@ class MeshBuilder:
         self._greeting = Greeting(launch)
         self._presence = presence or Presence(launch.timeout_s)
         self._transport = transport
-        self._listener = listener
+        self.listener = listener
+        """Open until its owner closes it; None: not made yet."""
+        self._closed = False
+        self._survivors: deque[tuple[int, socket.socket]] = deque()
+        """Connections of ranks that agree on who is left, each with its rank, which are not this object's to read."""
         try:
             self._first = connected_at_start(launch.rank, launch.size)
         except ValueError as error:
@@ -127,7 +133,7 @@ class MeshBuilder:
 
     def run(self) -> Mesh:
         """Return when the ranks of the start are connected. Raises CommError, which names those that are missing."""
-        launch = self._launch
+        launch, listened = self._launch, self.listener is not None
         self._presence.begin()
         try:
             self._queues[launch.rank] = self._greeting.queues = self._transport.queues()
@@ -142,6 +148,8 @@ class MeshBuilder:
             if isinstance(error, OSError):
                 failure = CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank)
             self._send_abort(failure)
+            if self.listener is not None and not listened:
+                self.listener.close()
             self.close()
             raise failure from (None if failure is error else error)
         mesh = {rank: self._take(rank) for rank in sorted(self._first)}
@@ -225,8 +233,8 @@ class MeshBuilder:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all ranks are connected, or it is closed. The listener stays open for ranks that call in vain."""
-        return len(self._taken) == self._launch.size - 1 or self._listener is None
+        """Whether all ranks are connected, or it is closed."""
+        return len(self._taken) == self._launch.size - 1 or self._closed
 
     @property
     def is_busy(self) -> bool:
@@ -288,11 +296,17 @@ class MeshBuilder:
             self._connections.pop(key).close()
         return found
 
+    def take_survivors(self) -> list[tuple[int, socket.socket]]:
+        """Return connections of survivors, each with its rank, which are the caller's from now on."""
+        taken = list(self._survivors)
+        self._survivors.clear()
+        return taken
+
     def close(self) -> None:
-        """Connect no more ranks."""
+        """Connect no more ranks. The listener stays open."""
         _builders.discard(self)
-        self.close_in_fork()
-        self._listener = None
+        self._close_connections()
+        self._closed = True
         self._poll.close()
         self._pending.clear()
         self._connections.clear()
@@ -301,10 +315,15 @@ class MeshBuilder:
 
     def close_in_fork(self) -> None:
         """Close the copies that a forked process has of the connections."""
+        self._close_connections()
+        for _, connection in self._survivors:
+            connection.close()
+        if self.listener is not None:
+            self.listener.close()
+
+    def _close_connections(self) -> None:
         for connection in (*self._connections.values(), *(pending.connection for pending in self._pending.values())):
             connection.close()
-        if self._listener is not None:
-            self._listener.close()
 
     def _send_abort(self, error: BaseException) -> None:
         rank = getattr(error, "rank", None)
@@ -316,14 +335,14 @@ class MeshBuilder:
 
     def _listen(self) -> None:
         launch = self._launch
-        if self._listener is None:
-            self._listener = self._transport.listen(launch.addresses[launch.rank], messages.MOST_CHANNELS * launch.size)
-        self._listener.setblocking(False)
-        self._poll.register(self._listener, select.POLLIN)
+        if self.listener is None:
+            self.listener = self._transport.listen(launch.addresses[launch.rank], messages.MOST_CHANNELS * launch.size)
+        self.listener.setblocking(False)
+        self._poll.register(self.listener, select.POLLIN)
         self._retries = [(0.0, rank, channel) for rank in self._lower(self._first) for channel in _CHANNELS]
 
     def _step(self, *, wait: bool = True) -> None:
-        assert self._listener is not None
+        assert self.listener is not None
         now = time.monotonic()
         if wait and now >= self._check_at:
             self._check_missing()
@@ -334,7 +353,7 @@ class MeshBuilder:
             self._connect(rank, channel)
         wake_at = min([self._check_at, *(at for at, _, _ in self._retries)])
         for fd, _ in self._poll.poll(max(0.0, wake_at - now) + 1e-3 if wait else 0):
-            if fd == self._listener.fileno():
+            if fd == self.listener.fileno():
                 self._accept()
             elif (pending := self._pending.get(fd)) is not None:
                 with suppress(StopIteration):
@@ -428,9 +447,9 @@ class MeshBuilder:
         self._retries.append((now + pause_s, rank, channel))
 
     def _accept(self) -> None:
-        assert self._listener is not None
+        assert self.listener is not None
         try:
-            connection, _ = self._listener.accept()
+            connection, _ = self.listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         self._transport.prepare(connection)
@@ -488,8 +507,9 @@ class MeshBuilder:
                 hello = None
             else:
                 wrong = self._greeting.wrong(hello)
-                # So that the other side can say what is wrong. It fits: nothing else was sent.
-                connection.send(self._greeting.hello(hello.rank, hello.channel, is_proof=not wrong))
+                if hello.channel != messages.SURVIVE:  # its sender reads nothing
+                    # So that the other side can say what is wrong. It fits: nothing else was sent.
+                    connection.send(self._greeting.hello(hello.rank, hello.channel, is_proof=not wrong))
                 if wrong:
                     self._last_error = f"a connection of rank {hello.rank} was refused: {wrong}"
                     hello = None
@@ -508,7 +528,14 @@ class MeshBuilder:
 
     def _take_in(self, connection: socket.socket, hello: messages.Hello) -> None:
         """Take a connection, or a call, for that of another rank. Raises CommError if it is none."""
-        if hello.channel == messages.CALL:
+        if hello.channel == messages.SURVIVE:
+            self._greeting.check(hello, range(self._launch.size))
+            self._poll.unregister(connection)
+            del self._pending[connection.fileno()]
+            self._survivors.append((hello.rank, connection))
+            if len(self._survivors) > 2 * self._launch.size:
+                self._survivors.popleft()[1].close()
+        elif hello.channel == messages.CALL:
             self._greeting.check(hello, range(self._launch.rank))
             self._drop(connection)
             self._called.add(hello.rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket as stdlib
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -122,7 +122,7 @@ def test_other_clients_are_rejected(data: bytes) -> None:
         (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 is connected to rank 1 of 3"),
         (messages.Hello(messages.VERSION, 2, 1, 5, 0), "expects rank 5"),
         (messages.Hello(messages.VERSION, 2, 0, 0, 0), "is connected to rank 0 of 2"),
-        (messages.Hello(messages.VERSION, 2, 1, 0, messages.CALL + 1), "two processes claim to be rank 1"),
+        (messages.Hello(messages.VERSION, 2, 1, 0, messages.SURVIVE + 1), "two processes claim to be rank 1"),
     ],
 )
 def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> None:
@@ -312,7 +312,7 @@ def test_what_the_nic_drops_while_a_rank_is_missing_is_said(
     monkeypatch.setattr("softnic.comm.bootstrap.mesh._ASK_NIC_S", 0.02)
     (listener,) = listeners(1)
     launch = Launch(0, (listener.getsockname(), ("127.0.0.1", 1)), "test", 0.4)
-    with pytest.raises(CommError) as caught:
+    with closing(listener), pytest.raises(CommError) as caught:
         MeshBuilder(launch, Counted(stdlib), listener).run()
     reason = "its NIC: it drops the datagrams of a NIC that has another key, see softnic stat"
     assert str(caught.value).endswith(f"did not meet rank 1 within 0.4 s ({reason})")
