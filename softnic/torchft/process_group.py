@@ -26,6 +26,10 @@ from softnic.torchft.membership import MembershipNotes, member_key, read_names
 from softnic.torchft.releases import FURTHER_CALLS
 
 
+JOIN_S = 3.0
+"""A lighthouse tells all members of a quorum at once: one that has not come to it by then has died since."""
+
+
 class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
     """A process group for `torchft.Manager`, over the NIC of this host, for CPU and CUDA tensors.
 
@@ -47,6 +51,8 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         Reconfigurable.__init__(self)
         self._error: Exception | None = None
         """Of the present epoch."""
+        self._has_met = False
+        """It has had an epoch."""
         self._aborts = 0
         self._lock = threading.Lock()
         self._stores = EpochStores()
@@ -77,7 +83,8 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         rank, world_size : int
             The rank of this process, and the number of ranks; a single one needs no connection.
         quorum_id : int, optional
-            Number of the quorum, for people.
+            Number of the quorum that a lighthouse has made. Its members are there at once: one that has not come after
+            3 s is an error, so that the next quorum is without it. The first quorum of a process takes its time.
         *given, **more
             What later releases of torchft pass; not used.
 
@@ -92,16 +99,18 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         self._end("left for the next quorum")
         with self._lock:
             self._error, aborts = None, self._aborts
+        limit = min(self._timeout, timedelta(seconds=JOIN_S)) if self._has_met and quorum_id else self._timeout
         try:
-            store = self._stores.open(store_addr, self._timeout)
+            store = self._stores.open(store_addr, limit)
             store.set(member_key(rank), replica_id)
-            comm = connected(store, rank, world_size, self._timeout, "configure")
+            comm = connected(store, rank, world_size, limit, "configure")
             group = SoftnicGroup(comm, replica_id, self._timeout, store)
         except Exception as error:
             self._error = error
             raise
         with self._lock:
             self.become(group)
+            self._has_met = True
             aborted = self._aborts != aborts
         epoch = store_addr.partition("/")[2] if quorum_id is None else str(quorum_id)
         self.notes.begin(epoch, rank, read_names(store, world_size))
