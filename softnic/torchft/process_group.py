@@ -25,7 +25,6 @@ from softnic.torch.stores import EpochStores
 from softnic.torchft.membership import MembershipNotes, member_key, read_names
 from softnic.torchft.releases import FURTHER_CALLS
 
-
 JOIN_S = 3.0
 """A lighthouse tells all members of a quorum at once: one that has not come to it by then has died since."""
 
