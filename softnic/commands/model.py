@@ -21,7 +21,7 @@ from softnic.commands import CommandError, add_json, check_writable, deliver_jso
 from softnic.commands.links import codec_name, text
 from softnic.measure.progress import shown
 from softnic.measure.report import MeasurementError, draw_table, widen
-from softnic.model import chart, check, layers, parameters, predict
+from softnic.model import chart, check, layers, outer, parameters, predict
 
 NAME = "model"
 HELP = "predict iteration times for many nodes, calibrate and check the predictions"
@@ -36,10 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic model calibrate\n"
         "  softnic model predict --network resnet50 --batch 32 --rate 10gbit\n"
         "  softnic model predict --parameters paper --network mlp20 --batch 448 --rate 40gbit --png scaling.png\n"
-        "  softnic model check --nodes 2,4,8"
+        "  softnic model check --nodes 2,4,8\n"
+        "  softnic model outer --rate 10mbit --step 2.5s"
     )
-    kinds = parser.add_subparsers(metavar="calibrate|predict|check|exchange", required=True, dest="what")
-    for add in (_add_calibrate, _add_predict, _add_check, _add_exchange):
+    kinds = parser.add_subparsers(metavar="calibrate|predict|check|exchange|outer", required=True, dest="what")
+    for add in (_add_calibrate, _add_predict, _add_check, _add_exchange, _add_outer):
         add(kinds)
 
 
@@ -329,3 +330,60 @@ def _exchange(args: argparse.Namespace) -> Result:
         print(f"{case.name} of float32, links of {units.text_rate(case.rate_bps)}")
 
     return _as_json(done), show
+
+
+# outer
+
+
+def _add_outer(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "outer",
+        "the share of time spent computing in local training with outer steps, by DiLoCo's formula and in virtual time",
+        "examples:\n  softnic model outer\n  softnic model outer --weights 1000000000 --step 5s --rate 100mbit",
+        _outer,
+    )
+    plan = outer.OuterCase()
+    add = parser.add_argument
+    add("--weights", type=count(1, 1 << 40), default=plan.parameters, metavar="N", help="of the model (100000000)")
+    add("--step", type=argument(units.time_s), default=plan.step_s, metavar="TIME", help="of an inner step (2.5s)")
+    every_help = "inner steps between two outer steps, a multiple of 4 (100)"
+    add("--every", type=count(20, 1 << 20), default=plan.every, metavar="H", help=every_help)
+    add("--nodes", type=count(2, 1 << 10), default=plan.nodes, metavar="N", help="number of ranks (4)")
+    add("--rate", type=argument(units.rate_bps), default=plan.rate_bps, metavar="X", help="rate of the links (10mbit)")
+    add("--delay", type=argument(units.time_s), default=plan.delay_s, metavar="X", help="delay of the links (10ms)")
+    scale_help = "simulate a model with so many times fewer weights and as much shorter steps; 1 takes long (10)"
+    add("--scale", type=count(1, 1 << 20), default=10, metavar="N", help=scale_help)
+
+
+def _outer(args: argparse.Namespace) -> Result:
+    plan = outer.OuterCase(
+        nodes=args.nodes,
+        parameters=args.weights,
+        rate_bps=args.rate,
+        delay_s=args.delay,
+        step_s=args.step,
+        every=args.every,
+    )
+    with shown() as progress:
+        done = []
+        for case in outer.cases(plan):
+            progress(case.way)
+            done.append(outer.check_outer(case, args.scale))
+
+    def show() -> None:
+        rows = [
+            (
+                each.case.way, f"{outer.exchange_s(each.case):.2f}", f"{each.predicted:.3f}", f"{each.simulated:.3f}",
+                units.text_time(each.least_step_s),
+            )
+            for each in done
+        ]  # fmt: skip
+        _table(("outer steps", "exchange s", "computing: formula", "simulated", f"step for {outer.ASKED}"), rows)
+        print(
+            f"{plan.parameters / 1e6:.1f} million weights, {plan.nodes} ranks, links of "
+            f"{units.text_rate(plan.rate_bps)} and {units.text_time(plan.delay_s)}, "
+            f"{plan.every} steps of {units.text_time(plan.step_s)}"
+        )
+
+    return [{**asdict(each), "case": asdict(each.case)} for each in done], show
