@@ -66,7 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch_backend",
         "torch_private",
     },
-    "softnic.torchft": {"checkpoint", "ipc", "torch"},  # members tell their NICs what they do
+    "softnic.torchft": {"checkpoint", "gradients", "ipc", "torch"},  # members tell their NICs what they do
     "softnic.autoload": {"torch", "torch_backend"},
     "softnic.capture": {"_native", "codecs", "packet", "link", "terminal", "units"},
     "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},

@@ -3,8 +3,8 @@
     method = softnic.gradients.get("dgc:0.001")
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # replaces the gradient by the mean over ranks
 
-Reading order: method, parameters, flat, exact; bounds, compressed, feedback; byte_shuffle, indices, sparse, sparse_gd,
-dgc, scalecom, sparseloco; lgc; information. For weights: awp, adt, worker_aggregator.
+Reading order: method, parameters, flat, rounds, exact; bounds, compressed, feedback; byte_shuffle, indices, sparse,
+sparse_gd, dgc, scalecom, sparseloco; lgc; information. For weights: awp, adt, worker_aggregator.
 """
 
 from __future__ import annotations

@@ -18,12 +18,13 @@ from softnic.codecs import feedback
 from softnic.gradients.bounds import RelativeBound, rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
 from softnic.gradients.flat import Flat, cut, zero_nonfinite
-from softnic.gradients.method import Floats, Gradients, Method
+from softnic.gradients.method import Floats, Gradients, MethodError
+from softnic.gradients.rounds import MessageMethod, Rounds, RoundsPlace, feedback_rounds
 from softnic.mpi.arguments.buffers import IN_PLACE
 from softnic.mpi.communicator import Communicator
 
 
-class Feedback(Method):
+class Feedback(MessageMethod):
     """Compression by any codec, with error feedback.
 
     On every rank, by parameter, with residual e (zeros at first):
@@ -61,6 +62,13 @@ class Feedback(Method):
             sent = (self._sum_exactly if feedback.supported(self._codec) else self._sum_by_blocks)(comm, gradients)
         self._step(gradients)
         self.stats.count(gradients, sent, residual=self.residual_norm(gradients))
+
+    def rounds(self, gradient: Floats, kept: Floats, place: RoundsPlace) -> Rounds:
+        """Return the rounds of a gradient, around any codec by steps 1, 2 and 4 to 6. Raises MethodError for automatic
+        bounds, on which ranks agree by further calls."""
+        if self._bounds is not None:
+            raise MethodError("feedback around automatic bounds has no rounds of messages: name a codec, as in rht:4")
+        return feedback_rounds(self._codec, gradient, kept, place)
 
     def residual_norm(self, gradients: Gradients) -> float:
         """Return the l2-norm of the residuals of these parameters."""

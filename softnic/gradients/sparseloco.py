@@ -12,6 +12,7 @@ and the others the number of the level; codes fill bytes from their highest bits
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ import numpy.typing as npt
 from softnic.gradients import indices as coding
 from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.indices import Indices
-from softnic.gradients.method import Floats, Gradients, Method, MethodError
+from softnic.gradients.method import Floats, Gradients, MethodError
+from softnic.gradients.rounds import MessageMethod, Rounds, RoundsPlace
 from softnic.gradients.sparse import check_density, selected_count
 from softnic.mpi.communicator import Communicator
 
@@ -38,7 +40,7 @@ class _Part(NamedTuple):
     codes: npt.NDArray[np.uint8]
 
 
-class SparseLoCo(Method):
+class SparseLoCo(MessageMethod):
     """By parameter, with memory m (zeros at first):
 
     1. m = beta m + g
@@ -70,25 +72,42 @@ class SparseLoCo(Method):
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         sizes = [gradient.size for gradient in gradients.values()]
         with np.errstate(over="ignore", invalid="ignore"):
-            memories = [self._accumulated(name, gradient) for name, gradient in gradients.items()]
+            memories = [
+                self._accumulated(self.kept("memory", name, gradient.size), gradient)
+                for name, gradient in gradients.items()
+            ]
             message = self._message(memories)
-            total = np.zeros(sum(sizes), np.float32)
-            for rank, data in enumerate(comm.allgather(message)):
-                where, values = self._decoded(data, sizes)
-                total[where] += values
-                if rank == comm.rank:
-                    self._forget(memories, where, values)
+            total = self._sum(memories, comm.allgather(message), comm.rank)
             total *= np.float32(1 / comm.size)
         for _, gradient, part in cut(total, gradients):
             gradient[:] = part
         self._step(gradients)
         self.stats.count(gradients, len(message), kept_share=sum(self._counts(sizes)) / max(sum(sizes), 1))
 
-    def _accumulated(self, name: str, gradient: Floats) -> Floats:
-        memory = self.kept("memory", name, gradient.size)
+    def rounds(self, gradient: Floats, kept: Floats, place: RoundsPlace) -> Rounds:
+        with np.errstate(over="ignore", invalid="ignore"):
+            memory = self._accumulated(kept, gradient)
+            message = self._message([memory])
+        received = yield [message] * place.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._sum([memory], received, place.rank)
+
+    def _accumulated(self, memory: Floats, gradient: Floats) -> Floats:
+        """Step 1."""
         memory *= self._beta
         memory += gradient
         return memory
+
+    def _sum(self, memories: list[Floats], received: Sequence[bytes], own: int) -> Floats:
+        """Steps 4 and 5: the sum of the messages of all ranks."""
+        sizes = [memory.size for memory in memories]
+        total = np.zeros(sum(sizes), np.float32)
+        for rank, data in enumerate(received):
+            where, values = self._decoded(data, sizes)
+            total[where] += values
+            if rank == own:
+                self._forget(memories, where, values)
+        return total
 
     @staticmethod
     def _forget(memories: list[Floats], where: Indices, values: Floats) -> None:

@@ -4,7 +4,7 @@
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
 Reading order: launch, untraced, arguments, reduction, devices, staging, exec_context, flight_recorder, traffic,
-work, joined, work_items, group_thread, unencoded, encoded, exchange, hosts, local_nccl, local_memory,
+work, joined, work_items, group_thread, unencoded, encoded, message_rounds, exchange, hosts, local_nccl, local_memory,
 local, local_sum, shards, device_codecs, device_items, compression, sparse, identity, backend, reconfigurable, mixed,
 trials, layers, sharded, and the public functions below.
 """

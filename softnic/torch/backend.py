@@ -51,6 +51,7 @@ from softnic.torch.group_thread import GroupThread
 from softnic.torch.hosts import exchange_places, hosts_of, launcher_agrees, own_place
 from softnic.torch.identity import Identity
 from softnic.torch.local import CONNECT_S, LocalGroup, connect
+from softnic.torch.message_rounds import Begin, RoundsSum
 from softnic.torch.reduction import Reduction, reduction_of
 from softnic.torch.sparse import SparseSum, count_of
 from softnic.torch.staging import StagingBuffer, TensorAt, consecutive
@@ -211,6 +212,14 @@ class SoftnicGroup(Identity):
             reduction = reduction_of(dist.ReduceOp.SUM, group[0].dtype, self._size, compressed=codec is not None)
             items += self._all_reduced(group, reduction, codec, use)
         return self._submit("all_reduce", items, [output], None)
+
+    def sum_by_rounds(self, tensor: Tensor, begin: Begin) -> SoftnicWork:
+        """Sum a tensor of floats in place by the rounds of a gradient method, which `begin` starts on each rank.
+
+        The compression of the group does not apply.
+        """
+        reduction_of(dist.ReduceOp.SUM, tensor.dtype, self._size, compressed=True)
+        return self._submit("all_reduce", [RoundsSum(tensor, begin)], [tensor], None)
 
     def _all_reduced(
         self, tensors: list[Tensor], reduction: Reduction, codec: str | None, use: DeviceUse

@@ -11,7 +11,10 @@ epoch is accepted (softnic/comm/bootstrap/greeting.py). The NIC of the host, and
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +23,7 @@ from torchft.process_group import ProcessGroupWrapper
 
 from softnic.torch import connected
 from softnic.torch.backend import SoftnicGroup
+from softnic.torch.message_rounds import Begin
 from softnic.torch.reconfigurable import Reconfigurable
 from softnic.torch.stores import EpochStores
 from softnic.torchft.membership import MembershipNotes, member_key, read_names
@@ -27,6 +31,29 @@ from softnic.torchft.releases import FURTHER_CALLS
 
 JOIN_S = 3.0
 """A lighthouse tells all members of a quorum at once: one that has not come to it by then has died since."""
+
+
+@dataclass
+class MethodCall:
+    """A sum by the rounds of a gradient method."""
+
+    begin: Begin
+    taken: bool = False
+    """Whether a ProcessGroupSoftnic makes it."""
+
+
+_summed: ContextVar[MethodCall | None] = ContextVar("_summed", default=None)
+
+
+@contextmanager
+def summed_by(begin: Begin) -> Iterator[MethodCall]:
+    """Have the all-reduce that this thread calls within, by way of a Manager, sum by the rounds that `begin` starts."""
+    call = MethodCall(begin)
+    token = _summed.set(call)
+    try:
+        yield call
+    finally:
+        _summed.reset(token)
 
 
 class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
@@ -116,6 +143,15 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         if aborted:
             group.abort()
             raise dist.DistBackendError(f"configure: {group.failure()}")
+
+    def allreduce(self, tensors: Any, opts: Any) -> Any:
+        """Reduce tensors; within `summed_by`, sum one by the rounds of a gradient method."""
+        call = _summed.get()
+        if call is None:
+            return super().allreduce(tensors, opts)
+        call.taken = True
+        (tensor,) = tensors
+        return self.parent.sum_by_rounds(tensor, call.begin)
 
     def abort(self, errored: bool = True) -> None:
         """End the epoch on all ranks at once, from any thread. Calls in progress and later ones fail."""
