@@ -6,7 +6,7 @@
 Reading order: launch, untraced, arguments, reduction, devices, staging, exec_context, flight_recorder, traffic,
 work, joined, work_items, group_thread, unencoded, encoded, message_rounds, exchange, hosts, local_nccl, local_memory,
 local, local_sum, shards, device_codecs, device_items, compression, sparse, identity, backend, reconfigurable, mixed,
-trials, layers, sharded, and the public functions below.
+trials, layers, sharded, and the public functions below; hooks, outer_steps.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _advice(error: CommError, size: int) -> str:
     )
 
 
-def _group(group: Any) -> SoftnicGroup:
+def present_group(group: Any) -> SoftnicGroup:
+    """Return the group of the backend softnic that a process group is, or has now. Raises ValueError."""
     found = dist.group.WORLD if group is None else group
     if isinstance(found, SoftnicGroup):
         return found
@@ -149,7 +150,7 @@ def communicator(group: Any = None) -> Communicator:
     ValueError
         If `group` is not a process group of the backend softnic.
     """
-    return _group(group).communicator()
+    return present_group(group).communicator()
 
 
 @untraced
@@ -211,7 +212,7 @@ def compress(
 def _choose(model: torch.nn.Module, floor_bytes: int, warmup: int) -> None:
     """Have the compression of a model chosen in its first steps."""
     if isinstance(model, DistributedDataParallel):
-        group = _group(model.process_group)
+        group = present_group(model.process_group)
         trials = trials_of(group, model, floor_bytes)
         compress_layers(model, LayerCodecs(group, model, None, {}, floor_bytes, warmup, trials))
     else:
@@ -228,13 +229,13 @@ def _apply(target: Any, compression: Compression, layers: Mapping[str, str | Non
     elif warmup:
         raise ValueError("only a model has steps: give `warmup` with a DistributedDataParallel or sharded model")
     else:
-        (target if isinstance(target, Reconfigurable) else _group(target)).compression = compression
+        (target if isinstance(target, Reconfigurable) else present_group(target)).compression = compression
 
 
 def _compress_replicas(
     model: DistributedDataParallel, compression: Compression, layers: Mapping[str, str | None], warmup: int
 ) -> None:
-    group = _group(model.process_group)
+    group = present_group(model.process_group)
     state = LayerCodecs(group, model, compression.codec, layers, compression.floor_bytes, warmup)
     if compression.weights is not None:
         group.compression = replace(group.compression, weights=compression.weights)
@@ -268,7 +269,7 @@ def stats(group: Any = None) -> GroupStats:
     -----
     The NIC is asked about each connection: call it every few seconds, not in every step.
     """
-    return _group(group).stats()
+    return present_group(group).stats()
 
 
 def dump_fr_trace() -> bytes:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from softnic import gradients
 from softnic.collectives.elements import Array
 from softnic.comm.errors import ArgumentError
 from softnic.comm.scratch import Allocation
 from softnic.gradients.method import Floats, MethodError
-from softnic.gradients.rounds import Rounds, RoundsPlace
+from softnic.gradients.rounds import MessageMethod, Rounds, RoundsPlace
 from softnic.mpi.progress_loop import Receiving, Sending
 from softnic.torch.arguments import writable
 from softnic.torch.devices import ReadyEvents
@@ -32,6 +33,16 @@ _SLACK = 4096
 
 Begin = Callable[[Floats, RoundsPlace], Rounds]
 """Starts the rounds of a gradient."""
+
+
+def method_of(text: str) -> MessageMethod:
+    """Return a method of outer steps. Raises MethodError for one that has no rounds."""
+    method = gradients.get(text)
+    if not isinstance(method, MessageMethod):
+        raise MethodError(f"outer steps are by feedback:CODEC or sparseloco, not by {text}")
+    nothing = np.zeros(1, np.float32)
+    method.rounds(nothing, nothing, RoundsPlace(0, 1)).close()  # refuses what it cannot sum so
+    return method
 
 
 class RoundsSum(WorkItem):

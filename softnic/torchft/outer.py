@@ -27,10 +27,9 @@ import torchft
 import torchft.local_sgd
 from torch.distributed import ReduceOp
 
-from softnic import gradients
 from softnic.gradients import Floats, MethodError
-from softnic.gradients.rounds import MessageMethod, RoundsPlace
 from softnic.torch.compression import FLOOR_BYTES
+from softnic.torch.message_rounds import method_of
 from softnic.torchft.process_group import summed_by
 
 DEFAULT = "feedback:rht:4"
@@ -88,7 +87,7 @@ class _MethodManager:
 
     def __init__(self, manager: torchft.Manager, method: str, fragments: int) -> None:
         self._manager, self._fragments = manager, fragments
-        self._method = _method_of(method)
+        self._method = method_of(method)
         self.kept: dict[Key, Floats] = {}
         self._next: dict[Key, Floats] = {}
         """What the outer step that is under way will have kept."""
@@ -138,12 +137,3 @@ class _MethodManager:
     def _forget(self) -> None:
         self.kept.clear()
         self._next = {}
-
-
-def _method_of(text: str) -> MessageMethod:
-    method = gradients.get(text)
-    if not isinstance(method, MessageMethod):
-        raise MethodError(f"outer steps are by feedback:CODEC or sparseloco, not by {text}")
-    nothing = np.zeros(1, np.float32)
-    method.rounds(nothing, nothing, RoundsPlace(0, 1)).close()  # refuses what it cannot sum so
-    return method
