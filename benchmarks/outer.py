@@ -48,7 +48,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=100, help="inner steps between outer ones (100)")
     parser.add_argument("--batch", type=int, default=8, help="samples of a rank (8)")
     parser.add_argument("--rate", default="10mbit", help="of each link (10mbit)")
-    parser.add_argument("--ways", nargs="+", default=WAYS, metavar="WAY", help="diloco:METHOD, streaming:CODEC")
+    parser.add_argument(
+        "--ways", nargs="+", default=WAYS, metavar="WAY", help="diloco:METHOD, own:METHOD, streaming:CODEC"
+    )
     parser.add_argument("--data", type=Path, help="text or images")
 
 
@@ -68,7 +70,8 @@ def _rows(given: argparse.Namespace, progress: Progress) -> Iterator[OuterRow]:
         reference = loss if reference is None else reference
         times = given.ranks - 1 if "sparseloco" in way else 2 * (given.ranks - 1) / given.ranks
         bf16 = floats * BF16_BYTES * given.steps * 2 * (given.ranks - 1) / given.ranks
-        sent = bf16 if way == DDP else float(found["sent_bytes"]) * times
+        finish = float(found["finish_bytes"]) * 2 * (given.ranks - 1) / given.ranks
+        sent = bf16 if way == DDP else float(found["sent_bytes"]) * times + finish
         yield OuterRow(
             way=way,
             times_sent=times,

@@ -1,8 +1,9 @@
 """One rank of local training with outer steps: `python -m benchmarks.outer_rank`, on a NIC.
 
 Each line on its stdin is an order, WAY STEPS: train a new model in that way, and report the loss and the bytes. A way
-is `ddp`, the exact mean of gradients in each step; `diloco:METHOD`, outer steps by a gradient method; or
-`streaming:CODEC`. All ways start from the same weights, and a rank sees the same batches in all of them.
+is `ddp`, the exact mean of gradients in each step; `diloco:METHOD`, outer steps by a gradient method; `own:METHOD`, the
+same from each rank's own weights; or `streaming:CODEC`. All ways start from the same weights, and a rank sees the same
+batches in all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from softnic.gradients import Floats
 from softnic.gradients.outer import Outer, StreamingOuter
 from softnic.measure.child_process import report_json
 
-DDP, DILOCO, STREAMING = "ddp", "diloco", "streaming"
+DDP, DILOCO, OWN, STREAMING = "ddp", "diloco", "own", "streaming"
 SEED = 7
 RATE = 1e-3
 """Of the inner optimizer, AdamW."""
@@ -49,7 +50,7 @@ class Trainer:
         exact, outer = gradients.get("exact"), self._outer(kind, by, weights)
         order = torch.Generator().manual_seed(SEED + comm.rank)
         comm.Barrier()
-        begun, sent = time.monotonic(), 0
+        begun, sent, finished = time.monotonic(), 0, 0
         for _ in range(steps):
             chosen = self._own[torch.randint(len(self._own), (self.given.batch,), generator=order)]
             optimizer.zero_grad()
@@ -65,10 +66,11 @@ class Trainer:
             sent = outer.sent_bytes
         elif outer is not None:
             sent = outer.method.stats.sent_bytes
+            finished = outer.finish(comm) if kind == OWN else 0
         seconds = time.monotonic() - begun
         self._agree(weights)
         floats = sum(each.size for each in weights.values())
-        report_json(loss=self._test_loss(), sent_bytes=sent, floats=floats, seconds=seconds)
+        report_json(loss=self._test_loss(), sent_bytes=sent, finish_bytes=finished, floats=floats, seconds=seconds)
 
     def _outer(self, kind: str, by: str, weights: dict[str, Floats]) -> Outer | StreamingOuter | None:
         every = self.given.every
@@ -76,9 +78,9 @@ class Trainer:
             return StreamingOuter(by, weights, every, fragments=4, delay=max(1, every // 20))
         if kind == DDP:
             return None
-        own_momentum = by.startswith("sparseloco")
+        own_momentum = kind == DILOCO and by.startswith("sparseloco")
         rate, momentum = (1.0, 0.0) if own_momentum else (0.7, 0.9)
-        return Outer(gradients.get(by), weights, every, rate, momentum)
+        return Outer(gradients.get(by), weights, every, rate, momentum, own=kind == OWN)
 
     def _agree(self, weights: dict[str, Floats]) -> None:
         """Take the mean of all ranks' weights: those that a streaming rank has mixed differ."""

@@ -47,6 +47,7 @@ class Feedback(MessageMethod):
     """
 
     name = "feedback"
+    keeps = "residual"
 
     def __init__(self, codec: str = "bounded:10") -> None:
         """`codec`: a codec, or `relative:3` for automatic bounds."""
@@ -75,7 +76,7 @@ class Feedback(MessageMethod):
         return float(np.sqrt(sum(map(sum_of_squares, self._residuals(gradients)))))
 
     def _residuals(self, gradients: Gradients) -> list[Floats]:
-        return [self.kept("residual", name, gradient.size) for name, gradient in gradients.items()]
+        return [self.kept(self.keeps, name, gradient.size) for name, gradient in gradients.items()]
 
     # With `bounded`
 

@@ -24,11 +24,15 @@ import numpy as np
 
 from softnic import codecs
 from softnic.codecs import feedback
+from softnic.gradients.feedback import Feedback
 from softnic.gradients.flat import Flat, cut
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
+from softnic.gradients.rounds import MessageMethod
 from softnic.mpi.arguments.buffers import IN_PLACE
 from softnic.mpi.communicator import Communicator
 
+FINISH = "rht:4"
+"""The codec of `finish`."""
 RATE, MOMENTUM = 0.7, 0.9
 """Of DiLoCo's outer optimizer."""
 Weights = Mapping[str, Floats]
@@ -87,20 +91,33 @@ class Outer:
     every : int
         Inner steps between two outer ones. DiLoCo has 500, of small models 50 to 100.
     rate, momentum : float
-        Of the outer optimizer; DiLoCo's 0.7 and 0.9. With `sparseloco` take 1 and 0.
+        Of the outer optimizer; DiLoCo's 0.7 and 0.9. The paper of `sparseloco` has 1 and 0.
+    own : bool
+        For `sparseloco` and `feedback`: a rank goes on from weights that include what it has not sent yet. Else all go
+        on from the same weights, and learn again what is on its way. Call `finish` at the end of the training.
 
     Raises
     ------
     MethodError
-        If a number is out of range.
+        If a number is out of range, or `own` does not fit the method.
     """
 
     def __init__(
-        self, method: Method, weights: Weights, every: int, rate: float = RATE, momentum: float = MOMENTUM
+        self,
+        method: Method,
+        weights: Weights,
+        every: int,
+        rate: float = RATE,
+        momentum: float = MOMENTUM,
+        *,
+        own: bool = False,
     ) -> None:
         if every < 1:
             raise MethodError(f"outer steps are made every step or less often, not every {every}")
+        if own and not isinstance(method, MessageMethod):
+            raise MethodError(f"outer steps from own weights are by feedback or sparseloco, not by {method.name}")
         self.method = method
+        self._keeps = method.keeps if own and isinstance(method, MessageMethod) else ""
         self._weights, self._every, self._steps = weights, every, 0
         self._optimizer = OuterOptimizer(weights, rate, momentum)
 
@@ -113,10 +130,47 @@ class Outer:
         if self._steps % self._every:
             return False
         gradients = {name: self._optimizer.pseudo_gradient(name) for name in self._weights}
+        for name, unsent in self._unsent().items():
+            gradients[name] -= unsent
         self.method.average(comm, gradients)
         for name, gradient in gradients.items():
             self._weights[name][:] = self._optimizer.step(name, gradient)
+        for name, unsent in self._unsent().items():
+            self._weights[name] -= unsent
         return True
+
+    def finish(self, comm: Communicator, codec: str = FINISH) -> int:
+        """Agree on all that ranks have not sent yet, inner steps since included, at the end of a training.
+
+        All ranks have the same weights then.
+
+        Parameters
+        ----------
+        comm : Communicator
+            All ranks call this.
+        codec : str
+            In which the rest is sent.
+
+        Returns
+        -------
+        int
+            Bytes that this rank sends of the sum, each counted once.
+        """
+        rest = {name: self._optimizer.pseudo_gradient(name) for name in self._weights}
+        method = Feedback(codec)
+        method.average(comm, rest)
+        for name, mean in rest.items():
+            self._optimizer.anchors[name] -= mean
+            self._weights[name][:] = self._optimizer.anchors[name]
+        for unsent in self._unsent().values():
+            unsent[:] = 0
+        return method.stats.sent_bytes
+
+    def _unsent(self) -> dict[str, Floats]:
+        """Return what this rank's weights have beyond those that all have; empty: they are the same."""
+        if not self._keeps:
+            return {}
+        return {name: self.method.kept(self._keeps, name, each.size) for name, each in self._weights.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of this rank's state, without the weights."""

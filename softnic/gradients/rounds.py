@@ -37,6 +37,9 @@ Rounds = Generator[Sequence[bytes], Sequence[bytes], Floats]
 class MessageMethod(Method):
     """A method that has rounds."""
 
+    keeps: str
+    """The key of what `average` keeps by parameter."""
+
     @abstractmethod
     def rounds(self, gradient: Floats, kept: Floats, place: RoundsPlace) -> Rounds:
         """Return the rounds in which all ranks sum a gradient.

@@ -55,6 +55,7 @@ class SparseLoCo(MessageMethod):
     """
 
     name = "sparseloco"
+    keeps = "memory"
 
     def __init__(self, share: float = 0.02, bits: int = 2, beta: float = 0.95, chunk: int = 4096) -> None:
         """`share`: fraction that is sent, 1 to 3 % in the paper. `bits`: of an element, 1 to 8. `beta`: how much of the
@@ -73,7 +74,7 @@ class SparseLoCo(MessageMethod):
         sizes = [gradient.size for gradient in gradients.values()]
         with np.errstate(over="ignore", invalid="ignore"):
             memories = [
-                self._accumulated(self.kept("memory", name, gradient.size), gradient)
+                self._accumulated(self.kept(self.keeps, name, gradient.size), gradient)
                 for name, gradient in gradients.items()
             ]
             message = self._message(memories)

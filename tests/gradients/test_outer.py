@@ -74,6 +74,52 @@ def test_ranks_agree_by_every_method(method: str) -> None:
     assert found[0][1].method.stats.calls == STEPS // EVERY
 
 
+@pytest.mark.parametrize("method", ["feedback:rht:3", "sparseloco:0.1,2,beta=1"])
+@pytest.mark.parametrize("more", [0, 3])
+def test_what_a_rank_has_not_sent_stays_in_its_weights_until_the_end(method: str, more: int) -> None:
+    """Then all have the mean of all ways, but for the rounding of the last exchange."""
+
+    def program(comm: Communicator) -> tuple[list[float], bytes, dict[str, Floats]]:
+        weights = begun()
+        outer = Outer(gradients.get(method), weights, EVERY, 1.0, 0.0, own=True)
+        differ = []
+        for step in range(STEPS + more):
+            inner(weights, comm.rank, step)
+            if outer.step(comm):
+                first = comm.bcast(weights["first"], 0)
+                differ.append(float(np.abs(weights["first"] - first).max()))
+        assert outer.finish(comm, "raw") > 0
+        return differ, bits([weights]), weights
+
+    found = run(3, program)
+    assert min(found[1][0]) > 0
+    assert len({end for _, end, _ in found}) == 1
+    for name, start in begun().items():
+        ways = [0.1 * given(rank, step)[name].astype(np.float64) for rank in range(3) for step in range(STEPS + more)]
+        wrong = found[0][2][name] - (start - np.sum(ways, axis=0) / 3)
+        assert np.abs(wrong).max() < 1e-5 * max(1.0, float(np.abs(start).max()))
+
+
+def test_a_last_agreement_without_own_weights_has_the_steps_since() -> None:
+    def program(comm: Communicator) -> tuple[int, dict[str, Floats]]:
+        weights = begun()
+        outer = Outer(gradients.get("exact"), weights, EVERY, 1.0, 0.0)
+        for step in range(2):
+            inner(weights, comm.rank, step)
+            outer.step(comm)
+        return outer.finish(comm, "raw"), weights
+
+    for _, weights in run(2, program):
+        for name, start in begun().items():
+            ways = [0.1 * given(rank, step)[name] for rank in range(2) for step in range(2)]
+            np.testing.assert_allclose(weights[name], start - np.sum(ways, axis=0) / 2, rtol=1e-4, atol=1e-6)
+
+
+def test_own_weights_need_a_method_that_keeps_something() -> None:
+    with pytest.raises(MethodError, match="by feedback or sparseloco, not by exact"):
+        Outer(gradients.get("exact"), begun(), EVERY, own=True)
+
+
 def test_it_continues_from_a_state_bit_by_bit() -> None:
     def program(comm: Communicator) -> list[bytes]:
         weights = begun()
