@@ -63,30 +63,42 @@ module float_add #(
         lesser2 <= {aligned[57:32], |aligned[31:0]};
     end
 
-    // Stage 3: add or subtract.
+    // Stage 3: add or subtract. A sum may be shifted up to the exponent of denormals, exponent 1: `marker` has a one where
+    // the leading one of the mantissa of such a sum is, and is zero if that is below the mantissa.
+    logic [7:0]  distance2;
+    assign distance2 = exponent2 - 8'd1;
+
     logic        sign3, is_special3;
     logic [7:0]  exponent3;
+    logic [26:0] marker3;
     logic [27:0] sum3;
     logic [31:0] special3;
     always_ff @(posedge clk) if (enable) begin
-        {sign3, is_special3, exponent3} <= {sign2, is_special2, exponent2};
+        {is_special3, exponent3} <= {is_special2, exponent2};
         special3 <= special2;
+        marker3 <= |distance2[7:5] ? 27'd0 : 27'h4000000 >> distance2[4:0];
         sum3 <= subtracts2 ? {1'b0, greater2} - {1'b0, lesser2} : {1'b0, greater2} + {1'b0, lesser2};
         // A difference of zero is +0; zeros of equal sign are added and keep it.
-        if (subtracts2 && greater2 == lesser2) sign3 <= 1'b0;
+        sign3 <= sign2 && !(subtracts2 && greater2 == lesser2);
     end
 
-    // Stage 4: bring the leading one to bit 26, but no further than the exponent of denormals allows.
-    logic [4:0]  zeros, normalising;
-    logic [7:0]  most;
+    // Stage 4: bring the leading one to bit 26, or the marker, where it is above. The leading zeros are found by halves.
+    logic [4:0]  zeros;
+    logic [31:1] of_32;
+    logic [15:1] of_16;
+    logic [7:1]  of_8;
+    logic [3:1]  of_4;
     logic [26:0] normalised;
-    always_comb begin
-        zeros = 5'd27;
-        for (int i = 0; i < 27; i++) if (sum3[i]) zeros = 5'd26 - i[4:0];
-        most = exponent3 - 8'd1;
-        normalising = {3'd0, zeros} > most ? most[4:0] : zeros;
-        normalised = sum3[26:0] << normalising;
-    end
+    assign of_32 = {sum3[26:0] | marker3, 4'hf};
+    assign zeros[4] = of_32[31:16] == 0;
+    assign of_16 = zeros[4] ? of_32[15:1] : of_32[31:17];
+    assign zeros[3] = of_16[15:8] == 0;
+    assign of_8 = zeros[3] ? of_16[7:1] : of_16[15:9];
+    assign zeros[2] = of_8[7:4] == 0;
+    assign of_4 = zeros[2] ? of_8[3:1] : of_8[7:5];
+    assign zeros[1] = of_4[3:2] == 0;
+    assign zeros[0] = zeros[1] ? !of_4[1] : !of_4[3];
+    assign normalised = sum3[26:0] << zeros;
 
     logic        sign4, is_special4;
     logic [8:0]  exponent4;
@@ -99,7 +111,7 @@ module float_add #(
             exponent4 <= {1'b0, exponent3} + 9'd1;
             sum4 <= {sum3[26:2], |sum3[1:0]};
         end else begin
-            exponent4 <= normalised[26] ? {1'b0, exponent3 - {3'd0, normalising}} : 9'd0;
+            exponent4 <= normalised[26] ? {1'b0, exponent3 - {3'd0, zeros}} : 9'd0;
             sum4 <= normalised[25:0];
         end
     end

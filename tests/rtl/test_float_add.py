@@ -22,7 +22,7 @@ EDGES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def engine() -> Engine:
     return Engine("float_add_lanes", PORTS, (f"-GINVALID=32'h{INVALID:08x}",))
 
@@ -108,7 +108,7 @@ def test_packets_of_different_lengths_are_an_error_and_the_next_ones_are_not(
 def test_reset_amid_a_packet(engine: Engine) -> None:
     random = np.random.default_rng(9)
     a, b = (random.integers(0, 1 << 30, 64, np.uint32) for _ in range(2))
-    begun = [beats_of([x.tobytes()])[:3] for x in (a, b)]
-    engine.run(begun, packets=0, stalls=(0, 0, 256))
-    engine.reset()
-    check_sums(engine, a, b)
+    for limit in range(1, 14):
+        engine.run([beats_of([x.tobytes()]) for x in (a, b)], stalls=(20, 20, 90), seed=limit, limit=limit)
+        engine.reset()
+        check_sums(engine, a, b)
