@@ -36,14 +36,16 @@ module bfp_restore #(
         logic [14:0] mantissa, mantissa1;
         logic [9:0]  exponent1;
         assign magnitude = s_codes[16*i +: 15] & mask;
-        assign zeros[3] = magnitude[14:7] == 0;
-        assign of_16 = zeros[3] ? magnitude << 8 : magnitude;
-        assign zeros[2] = of_16[14:11] == 0;
-        assign of_8 = zeros[2] ? of_16 << 4 : of_16;
-        assign zeros[1] = of_8[14:13] == 0;
-        assign of_4 = zeros[1] ? of_8 << 2 : of_8;
-        assign zeros[0] = !of_4[14];
-        assign mantissa = zeros[0] ? of_4 << 1 : of_4;
+        always_comb begin
+            zeros[3] = magnitude[14:7] == 0;
+            of_16 = zeros[3] ? magnitude << 8 : magnitude;
+            zeros[2] = of_16[14:11] == 0;
+            of_8 = zeros[2] ? of_16 << 4 : of_16;
+            zeros[1] = of_8[14:13] == 0;
+            of_4 = zeros[1] ? of_8 << 2 : of_8;
+            zeros[0] = !of_4[14];
+            mantissa = zeros[0] ? of_4 << 1 : of_4;
+        end
         always_ff @(posedge clk) if (enable) begin
             sign1 <= |(s_codes[16*i +: 16] >> s_magnitude_bits);
             is_zero1 <= magnitude == 0 || s_shared == 0;

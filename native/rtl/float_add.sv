@@ -14,6 +14,8 @@ module float_add #(
     input  logic [31:0] b,
     output logic [31:0] sum
 );
+    /* verilator no_inline_module */ // one body of code for all adders
+
     // Stage 1: order the magnitudes, find the special results.
     logic        swapped;
     logic [31:0] greater;
@@ -89,15 +91,17 @@ module float_add #(
     logic [7:1]  of_8;
     logic [3:1]  of_4;
     logic [26:0] normalised;
-    assign of_32 = {sum3[26:0] | marker3, 4'hf};
-    assign zeros[4] = of_32[31:16] == 0;
-    assign of_16 = zeros[4] ? of_32[15:1] : of_32[31:17];
-    assign zeros[3] = of_16[15:8] == 0;
-    assign of_8 = zeros[3] ? of_16[7:1] : of_16[15:9];
-    assign zeros[2] = of_8[7:4] == 0;
-    assign of_4 = zeros[2] ? of_8[3:1] : of_8[7:5];
-    assign zeros[1] = of_4[3:2] == 0;
-    assign zeros[0] = zeros[1] ? !of_4[1] : !of_4[3];
+    always_comb begin
+        of_32 = {sum3[26:0] | marker3, 4'hf};
+        zeros[4] = of_32[31:16] == 0;
+        of_16 = zeros[4] ? of_32[15:1] : of_32[31:17];
+        zeros[3] = of_16[15:8] == 0;
+        of_8 = zeros[3] ? of_16[7:1] : of_16[15:9];
+        zeros[2] = of_8[7:4] == 0;
+        of_4 = zeros[2] ? of_8[3:1] : of_8[7:5];
+        zeros[1] = of_4[3:2] == 0;
+        zeros[0] = zeros[1] ? !of_4[1] : !of_4[3];
+    end
     assign normalised = sum3[26:0] << zeros;
 
     logic        sign4, is_special4;

@@ -26,14 +26,16 @@ module rht_product #(
     logic        is_denormal;
     logic [4:0]  right;
     logic [62:0] moved;
-    assign zeros[3] = product1[31:24] == 0;
-    assign of_8 = zeros[3] ? product1 << 8 : product1;
-    assign zeros[2] = of_8[31:28] == 0;
-    assign of_4 = zeros[2] ? of_8 << 4 : of_8;
-    assign zeros[1] = of_4[31:30] == 0;
-    assign of_2 = zeros[1] ? of_4 << 2 : of_4;
-    assign zeros[0] = !of_2[31];
-    assign normalised = zeros[0] ? of_2 << 1 : of_2;
+    always_comb begin
+        zeros[3] = product1[31:24] == 0;
+        of_8 = zeros[3] ? product1 << 8 : product1;
+        zeros[2] = of_8[31:28] == 0;
+        of_4 = zeros[2] ? of_8 << 4 : of_8;
+        zeros[1] = of_4[31:30] == 0;
+        of_2 = zeros[1] ? of_4 << 2 : of_4;
+        zeros[0] = !of_2[31];
+        normalised = zeros[0] ? of_2 << 1 : of_2;
+    end
     assign exponent = exponent1 - {6'd0, zeros};
     assign is_denormal = exponent[9] || exponent == 0;
     assign right = is_denormal ? 5'd1 - exponent[4:0] : 5'd0; // 16 at most

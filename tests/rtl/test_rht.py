@@ -13,7 +13,35 @@ Words = npt.NDArray[np.uint32]
 CODEC = codecs.get("rht:4")
 ENCODER_LATENCY = 72
 """From the first beat of a block of 128 words to the last beat of its body, if it ends the packet."""
-LENGTHS = [1, 7, 8, 9, 15, 16, 17, 23, 24, 31, 32, 0, 48, 64, 100, 127, 128, 129, 135, 136, 255, 0, 0, 256, 700, 1024, 3]
+LENGTHS = [
+    1,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    23,
+    24,
+    31,
+    32,
+    0,
+    48,
+    64,
+    100,
+    127,
+    128,
+    129,
+    135,
+    136,
+    255,
+    0,
+    0,
+    256,
+    700,
+    1024,
+    3,
+]
 
 
 @pytest.fixture
