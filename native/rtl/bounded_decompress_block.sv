@@ -1,0 +1,18 @@
+// Decompression Block of codec 2 (`bounded`, docs/FORMAT.md), in the place of Fig. 10's DB of Li et al. (MICRO 2018): a
+// vector of 8 or 16 bits is sign and magnitude in steps of 2^(1-k). Combinational.
+module bounded_decompress_block (
+    input logic [7:0] exponent_of_step,  // 128 - k
+    input logic [1:0] tag,
+    input logic [31:0] vector,  // bits above the tag's size are ignored
+    output logic [31:0] word
+);
+    wire is_8 = tag == 2'b01;
+    wire [31:0] value;
+    fixed_to_float convert (
+        .sign(is_8 ? vector[7] : vector[15]),
+        .magnitude(is_8 ? {8'd0, vector[6:0]} : vector[14:0]),
+        .exponent_of_one(exponent_of_step),
+        .word(value)
+    );
+    assign word = tag == 2'b00 ? 32'd0 : tag == 2'b11 ? vector : value;
+endmodule
