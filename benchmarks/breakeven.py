@@ -160,7 +160,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[RateRow]]:
     if given.simd:
-        os.environ["SOFTNIC_SIMD"] = given.simd
+        os.environ["SOFTNIC_KERNELS"] = given.simd
     return [run(BreakevenSettings(given.codec, tuple(given.rate or RATES), given.seconds, given.rounds), progress)]
 
 

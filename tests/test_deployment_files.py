@@ -91,7 +91,7 @@ def test_the_image_gets_what_the_build_reads() -> None:
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="qemu-x86_64 runs this machine's Python")
 @pytest.mark.parametrize(("cpu", "kernels"), [("Nehalem", "scalar"), ("Haswell", "avx2")])
 def test_the_same_library_runs_on_a_cpu_without(cpu: str, kernels: str) -> None:
-    here = run(sys.executable, "-c", CODECS, SOFTNIC_SIMD="scalar").split()
+    here = run(sys.executable, "-c", CODECS, SOFTNIC_KERNELS="scalar").split()
     python = shutil.which(sys.executable) or sys.executable
     emulated = ("qemu-x86_64", "-cpu", cpu, python, "-c", CODECS)
     # numpy's BLAS, which is none of this test's, mistakes the emulated CPU on some machines.

@@ -58,7 +58,7 @@ def test_the_kernels_agree_with_the_format_and_the_reference(built: Path) -> Non
     tested = "tests/codecs/test_simd.py" if "avx512" in codecs.simd_available() else "tests/codecs"
     pytest_arguments = ["-q", "-p", "no:cacheprovider", "-k", "avx512", tested]
     path = os.pathsep.join([str(built), str(built / "daemons")])
-    environment = {"PYTHONPATH": path, "SOFTNIC_SIMD": "avx512", "SOFTNIC_HYPOTHESIS": "brief"}
+    environment = {"PYTHONPATH": path, "SOFTNIC_KERNELS": "avx512", "SOFTNIC_HYPOTHESIS": "brief"}
     done = run(sys.executable, "-m", "pytest", *pytest_arguments, cwd=built, **environment)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert " passed" in done.stdout

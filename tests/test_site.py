@@ -143,7 +143,7 @@ FITTING = {
     "no route": "troubleshooting.html",
     "Allreduce_comp": "reference/python/softnic.MPI.html",
     "node.toml": "reference/configuration.html",
-    "SOFTNIC_SIMD": "environment.html",
+    "SOFTNIC_KERNELS": "environment.html",
     "packet mode": "modes.html",
     "gpu": "gpu.html",
 }

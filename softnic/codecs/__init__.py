@@ -2,7 +2,7 @@
 
 `get("bounded:10")` returns a codec. The kernels are in C (`native/`, one codec a file); this package is their numpy
 interface, and `payload` the header under which a codec's bytes are sent. `simd()` names the kernels in use, which
-`SOFTNIC_SIMD` in the environment selects. `combine` has the reductions, alone and fused with codecs; `threads` the
+`SOFTNIC_KERNELS` in the environment selects. `combine` has the reductions, alone and fused with codecs; `threads` the
 number of threads used for large arrays.
 """
 

@@ -1,8 +1,8 @@
 """Selects the implementation of the kernels: `scalar`, the reference, or one for the CPU's SIMD instructions.
 
-All give the same bytes and bits. The fastest one that the CPU supports is selected at load. `SOFTNIC_SIMD=scalar` (or
-`avx2`, `avx512`, `neon`) in the environment selects another one, for tests and measurements; an unavailable one is an
-error.
+All give the same bytes and bits. The fastest one that the CPU supports is selected at load. `SOFTNIC_KERNELS=scalar`
+(or `avx2`, `avx512`, `neon`) in the environment selects another one, for tests and measurements; an unavailable one is
+an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 from softnic._native import ffi, lib
 
-VARIABLE = "SOFTNIC_SIMD"
+VARIABLE = "SOFTNIC_KERNELS"
 
 
 def simd_available() -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def simd_select(name: str) -> None:
 
 
 def select_from_environment() -> None:
-    """Select the implementation named by `SOFTNIC_SIMD`, if set. Raises ValueError naming the variable."""
+    """Select the implementation named by `SOFTNIC_KERNELS`, if set. Raises ValueError naming the variable."""
     name = os.environ.get(VARIABLE)
     if name:
         try:

@@ -78,7 +78,7 @@ def _add_codec(kinds: Any) -> None:
         "examples:\n"
         "  softnic bench codec\n"
         "  softnic bench codec --compare --data hdc --json codec.json\n"
-        "  SOFTNIC_SIMD=scalar softnic bench codec --codec bounded:8 --codec bounded:12",
+        "  SOFTNIC_KERNELS=scalar softnic bench codec --codec bounded:8 --codec bounded:12",
     )
     _add_codecs(parser, "measure this one", bench_codec.default_codecs())
     what = f"{_DATA_HELP}; may be repeated ({', '.join(bench_codec.DATA)}, and hdc where scikit-learn is installed)"

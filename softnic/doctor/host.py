@@ -56,7 +56,7 @@ def _simd() -> Finding:
     used, available = codecs.simd(), codecs.simd_available()
     if used != available[-1]:
         why = f"codecs run more slowly than with {available[-1]}, which this CPU has"
-        return problem("simd", f"SOFTNIC_SIMD selects the kernels {used}", why, "unset SOFTNIC_SIMD")
+        return problem("simd", f"SOFTNIC_KERNELS selects the kernels {used}", why, "unset SOFTNIC_KERNELS")
     if used == "scalar":
         why = "the portable kernels of codecs are several times slower"
         fix = "in a virtual machine, show it the host's CPU: qemu -cpu host"

@@ -164,7 +164,7 @@ def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None
 
 
 def report(**environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if name != "SOFTNIC_SIMD"}
+    kept = {name: value for name, value in os.environ.items() if name != "SOFTNIC_KERNELS"}
     command = [sys.executable, "-c", "from softnic import codecs; print(codecs.simd())"]
     return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=300, check=False)
 
@@ -172,20 +172,20 @@ def report(**environment: str) -> subprocess.CompletedProcess[str]:
 def test_the_reference_is_always_there_and_the_quickest_is_taken(implementation: str) -> None:
     assert codecs.simd() == implementation
     assert codecs.simd_available()[0] == "scalar"
-    for environment in ({}, {"SOFTNIC_SIMD": ""}):
+    for environment in ({}, {"SOFTNIC_KERNELS": ""}):
         assert report(**environment).stdout.strip() == codecs.simd_available()[-1]
 
 
 def test_the_environment_forces_one(implementation: str) -> None:
-    assert report(SOFTNIC_SIMD=implementation).stdout.strip() == implementation
+    assert report(SOFTNIC_KERNELS=implementation).stdout.strip() == implementation
 
 
 @pytest.mark.parametrize("name", ["AVX2", "none", "scalar,avx2"])
 def test_what_is_not_there_is_an_error_at_import(name: str) -> None:
-    failed = report(SOFTNIC_SIMD=name)
+    failed = report(SOFTNIC_KERNELS=name)
     assert failed.returncode == 1
     last = failed.stderr.splitlines()[-1]
-    assert last.startswith(f"ValueError: SOFTNIC_SIMD: {name!r} is not available: use one of scalar")
+    assert last.startswith(f"ValueError: SOFTNIC_KERNELS: {name!r} is not available: use one of scalar")
 
 
 def test_a_refused_choice_changes_nothing(implementation: str) -> None:

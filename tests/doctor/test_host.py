@@ -42,7 +42,7 @@ def test_a_process_with_low_limits() -> None:
     limits = ["prlimit", "--nofile=256:256", "--memlock=65536:65536"]
     done = subprocess.run(
         [*limits, sys.executable, "-P", "-m", "softnic", "doctor", "--no-speed", "--json", "-"],
-        env=environment() | {"SOFTNIC_SIMD": "scalar"},
+        env=environment() | {"SOFTNIC_KERNELS": "scalar"},
         capture_output=True,
         text=True,
         timeout=120,

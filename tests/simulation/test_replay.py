@@ -42,7 +42,7 @@ def test_seeds_make_different_worlds() -> None:
 def test_the_same_seed_gives_the_same_frames(seed: int) -> None:
     first = digest_of(seed)
     assert digest_of(seed) == first
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed + 1), "SOFTNIC_SIMD": "scalar"}
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed + 1), "SOFTNIC_KERNELS": "scalar"}
     shown = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(seed)], env=environment, capture_output=True, text=True, check=True
     )
