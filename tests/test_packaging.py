@@ -54,7 +54,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sdist_has_every_source_and_no_generated_file(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    native = {str(path.relative_to(ROOT)) for path in (ROOT / "native").rglob("*.[ch]")} | {"native/build_native.py"}
+    native = {str(path.relative_to(ROOT)) for path in (ROOT / "native").rglob("*.[chs]*")} | {"native/build_native.py"}
     assert native <= names, f"missing: {native - names}"
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
     assert not [name for name in names if name.endswith((".so", ".pyc", ".o"))]
@@ -66,7 +66,8 @@ def test_wheel_has_every_module_and_supports_later_pythons(wheel: Path) -> None:
         names = set(archive.namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "softnic").rglob("*.py")}
     modules |= {str(path.relative_to(ROOT / "daemons")) for path in (ROOT / "daemons").rglob("*.py")}
-    assert modules <= names, f"missing: {modules - names}"
+    engines = {f"softnic/rtl/verilog/{path.name}" for path in (ROOT / "native" / "rtl").iterdir()}
+    assert modules | engines <= names, f"missing: {(modules | engines) - names}"
     assert {"softnic/py.typed", "softnic/capture/softnic.lua", "softnic/experiments/compare/advice.json"} <= names
     assert wheel.name.split("-")[2:4] == ["cp311", "abi3"]
 

@@ -1,5 +1,6 @@
 /* The table of codecs and the calls dispatched through it. A new codec is one file and one line here; SIMD kernels are
-   files of their own and entries in that line. */
+   files of their own and entries in that line. The engines of native/rtl are in a library of their own, and are entered
+   at run time. */
 #include "codecs/codecs.h"
 
 #include <stdatomic.h>
@@ -42,7 +43,7 @@
 
 static const char *const MX_ELEMENTS[] = {"e4m3", "e5m2", "e2m3", "e2m1"};
 
-static const sn_codec CODECS[] = {
+static sn_codec CODECS[] = {
     [SN_RAW] = {"raw", 0, 0, 1, 0, sn_raw_size, sn_raw_size, sn_raw_tags, NULL, {SCALAR(raw)}},
     [SN_INCEPTIONN] = {"inceptionn", 1, 23, 1, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags, NULL,
                        {SCALAR(inceptionn), AVX2(inceptionn), AVX512(inceptionn), NEON(inceptionn)}},
@@ -74,7 +75,8 @@ static const sn_codec *find(int codec, int parameter)
 }
 
 static const char *const SIMD_NAMES[SN_SIMD_NUMBERS] = {[SN_SCALAR] = "scalar", [SN_AVX2] = "avx2",
-                                                     [SN_AVX512] = "avx512", [SN_NEON] = "neon"};
+                                                     [SN_AVX512] = "avx512", [SN_NEON] = "neon",
+                                                     [SN_RTL] = "rtl"};
 
 static atomic_int selected = SN_SCALAR;
 
@@ -161,14 +163,25 @@ static void select_quickest(void)
 }
 #endif
 
-/* Returns the kernels to use for a codec: if the selected implementation has none, those of the next lower one. AVX-512
-   implies AVX2, and no other two are built into one library. */
+/* Which implementation serves where one has no kernels of a codec. */
+static const int INSTEAD[SN_SIMD_NUMBERS] = {[SN_AVX2] = SN_SCALAR, [SN_AVX512] = SN_AVX2, [SN_NEON] = SN_SCALAR,
+                                             [SN_RTL] = SN_SCALAR};
+
 static const sn_kernels *kernels_of(const sn_codec *codec)
 {
     int simd = sn_simd();
     while (!codec->kernels[simd].encode)
-        simd--;
+        simd = INSTEAD[simd];
     return &codec->kernels[simd];
+}
+
+int sn_rtl_register(int codec, sn_encoder *encode, sn_decoder *decode, sn_roundtripper *roundtrip)
+{
+    if (codec < 0 || codec >= COUNT || !CODECS[codec].name)
+        return -1;
+    CODECS[codec].kernels[SN_RTL] = (sn_kernels){encode, decode, roundtrip};
+    available |= 1u << SN_RTL;
+    return 0;
 }
 
 const char *sn_codec_describe(int codec, int *lowest, int *highest)

@@ -20,8 +20,17 @@ enum { SN_PART_WORDS = 128 };
 /* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
 enum { SN_CODEC_NUMBERS = 16 };
 
-/* Implementations of the codecs, bit for bit equal; the first is the reference, the last available one the fastest. */
-enum { SN_SCALAR = 0, SN_AVX2 = 1, SN_AVX512 = 2, SN_NEON = 3, SN_SIMD_NUMBERS = 4 };
+/* Implementations of the codecs, bit for bit equal. The first is the reference, and of those that a CPU may have the
+   last available one is the fastest. SN_RTL are the engines of native/rtl, simulated; sn_rtl_register makes them
+   available. */
+enum { SN_SCALAR = 0, SN_AVX2 = 1, SN_AVX512 = 2, SN_NEON = 3, SN_RTL = 4, SN_SIMD_NUMBERS = 5 };
+
+/* The functions of one implementation of a codec: sn_encode, sn_decode_part and sn_roundtrip without the codec's number.
+   All bytes of `body` are readable. */
+typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
+                          size_t capacity, size_t *consumed);
+typedef ptrdiff_t sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
+typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
 
 /* Returns the name of an implementation, or NULL if the number is unknown. */
 const char *sn_simd_name(int simd);
@@ -34,6 +43,10 @@ int sn_simd(void);
 
 /* Selects an implementation for all threads. Returns 0, or -1 if it is not available. */
 int sn_simd_select(int simd);
+
+/* Makes SN_RTL available, with these functions for a codec; codecs without any use the reference. Not while SN_RTL is
+   selected. Returns 0, or -1 if the codec does not exist. */
+int sn_rtl_register(int codec, sn_encoder *encode, sn_decoder *decode, sn_roundtripper *roundtrip);
 
 /* Returns the codec's name and the range of its parameter, or NULL if the number is unknown. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);

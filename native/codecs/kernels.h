@@ -25,12 +25,6 @@
 #define SN_HAVE_NEON
 #endif
 
-typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
-                          size_t capacity, size_t *consumed);
-/* Decodes `count` words from the start of a body of `length` bytes, all readable; more bytes may follow if the count is
-   a multiple of SN_PART_WORDS. Returns the bytes consumed, or -1 where sn_decode would. */
-typedef ptrdiff_t sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
-typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
 typedef int sn_tag_counter(const uint8_t *body, size_t length, size_t count, uint64_t *counts);
 typedef size_t sn_sizer(int parameter, size_t count);
 
@@ -52,7 +46,7 @@ typedef struct {
     sn_sizer *least; /* minimum bytes of `count` words */
     sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */
     const char *const *parameter_names; /* of the parameters from `lowest` on; NULL: their numbers */
-    sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL: the scalar ones serve */
+    sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL: those of another implementation serve (kernels_of) */
 } sn_codec;
 
 #define SN_KERNELS_OF(codec, suffix) \
