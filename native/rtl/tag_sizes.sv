@@ -7,8 +7,8 @@ module tag_sizes (
     output logic [4:0] half,    // of lanes 0 to 3
     output logic [5:0] all
 );
-    function automatic logic [2:0] size_of(input logic [1:0] tag);
-        size_of = {tag == 2'b11, tag == 2'b10, tag == 2'b01};
+    function automatic logic [2:0] size_of(input logic [1:0] one);
+        size_of = {one == 2'b11, one == 2'b10, one == 2'b01};
     endfunction
 
     wire [3:0] sum_01 = {1'b0, size_of(tags[1:0])} + {1'b0, size_of(tags[3:2])};

@@ -16,9 +16,11 @@ from softnic.rtl import library, verilator
 from tests import needs
 
 SEED = 2018
+OPTIONS = ("--no-timing", "-O3", "--x-assign", "fast", "--output-split", "0")
+"""Not split: the package's make rules precompile headers as Clang does, which GCC refuses."""
 
 
-def run(top: str, module: str, folder: Path) -> None:
+def run(top: str, module: str, folder: Path, **parameters: int) -> None:
     """Build the module `top` of native/rtl and run all tests of a module of cocotb in it."""
     needs.module("cocotb")
     if reason := verilator.missing():
@@ -33,7 +35,8 @@ def run(top: str, module: str, folder: Path) -> None:
         runner.build(
             sources=[library.sources() / f"{top}.sv"],
             hdl_toplevel=top,
-            build_args=["-y", str(library.sources()), "--no-timing", "-O3", "--x-assign", "fast"],
+            parameters=parameters,
+            build_args=["-y", str(library.sources()), *OPTIONS],
             build_dir=folder,
             log_file=folder.with_suffix(".build"),
             timescale=("1ns", "1ps"),
@@ -42,6 +45,7 @@ def run(top: str, module: str, folder: Path) -> None:
             runner.test(
                 hdl_toplevel=top,
                 test_module=module,
+                parameters=parameters,
                 seed=SEED,
                 build_dir=folder,
                 test_dir=folder,

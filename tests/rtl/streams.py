@@ -68,10 +68,16 @@ class Bench:
         self.dut.s_axis_tlast.value = 0
 
     async def exchange(
-        self, packets: Sequence[Packet], offer: float = 1.0, take: float = 1.0, stop_after: int | None = None
+        self,
+        packets: Sequence[Packet],
+        offer: float = 1.0,
+        take: float = 1.0,
+        stop_after: int | None = None,
+        expected: int | None = None,
     ) -> list[Received]:
-        """Send packets, one behind the other, and return as many. `offer` and `take` are the shares of cycles in which
-        the source has a beat and the sink is ready; with `stop_after`, return after so many cycles."""
+        """Send packets, one behind the other, and return as many, or as are `expected`. `offer` and `take` are the
+        shares of cycles in which the source has a beat and the sink is ready. With `stop_after`, return after so many
+        cycles."""
         queue = [
             (packet, beat, index == len(packet.beats()) - 1)
             for packet in packets
@@ -80,7 +86,8 @@ class Bench:
         received: list[Received] = []
         data, cycles, idle, is_offered = b"", [], 0, False
         begin = self.cycle
-        while len(received) < len(packets) or queue:
+        wanted = len(packets) if expected is None else expected
+        while len(received) < wanted or queue or stop_after is not None:
             is_offered = is_offered or (bool(queue) and self.random.random() < offer)
             if is_offered:
                 self._offer(*queue[0])
@@ -102,9 +109,7 @@ class Bench:
                     received.append(Received(data, at_last, cycles))
                     data, cycles = b"", []
             idle = 0 if moved else idle + 1
-            assert idle < PATIENCE, (
-                f"the engine hangs: {len(received)} of {len(packets)} packets, {len(queue)} beats left"
-            )
+            assert idle < PATIENCE, f"the engine hangs: {len(received)} of {wanted} packets, {len(queue)} beats left"
             await FallingEdge(self.dut.clk)
             self.cycle += 1
             if stop_after is not None and self.cycle - begin >= stop_after:
