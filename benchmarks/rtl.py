@@ -2,9 +2,10 @@
 
 python -m benchmarks.rtl, from the root of the checkout, with the extra rtl.
 
-Each engine is synthesised for Xilinx's 7 series (LUTs of six inputs, as on INCEPTIONN's VC709) and for Intel's Cyclone V
-(ALUTs, two to an ALM), without placement: these are counts, and no clock rates. The longest path is counted in LUTs of
-six inputs between two registers, without carry chains, memories taken for registers and multiplexers.
+Each engine is synthesised for Xilinx's 7 series (LUTs of six inputs, as on INCEPTIONN's VC709) and for Intel's Cyclone
+V (ALUTs, two to an ALM), without placement: these are counts, and no clock rates. The longest path is counted in LUTs
+of six inputs between two registers, without carry chains. Memories are taken for registers and multiplexers there, for
+which the packet path's is made small.
 """
 
 from __future__ import annotations
@@ -28,12 +29,22 @@ from softnic.measure.progress import Measured
 from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
 from softnic.rtl import library
 
-ENGINES = ("inceptionn_encoder", "inceptionn_decoder", "bounded_encoder", "bounded_decoder")
+ENGINES = {
+    "inceptionn_encoder": "",
+    "inceptionn_decoder": "",
+    "bounded_encoder": "",
+    "bounded_decoder": "",
+    "packet_path, bounded, out": "-set DECODES 0",
+    "packet_path, bounded, in": "-set DECODES 1",
+}
+"""What is synthesised: a module, and its parameters."""
 SECONDS = 1800
 """Most that one synthesis may take."""
 XILINX = "synth_xilinx -family xc7 -noiopad -flatten -top {top}; tee -q -o stat.json stat -json"
 INTEL = "synth_intel_alm -family cyclonev -noiopad -noclkbuf -top {top}; tee -q -o stat.json stat -json"
 PATH = "synth -flatten -top {top} -lut 6; tee -q -o ltp.txt ltp -noff"
+SMALL = {"packet_path": "-set BEATS 8"}
+"""Parameters for PATH."""
 LUTS_OF_MEMORY = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
 """LUTs that a distributed memory of Xilinx takes (UG474)."""
 LONGEST = re.compile(r"Longest topological path .*\(length=(\d+)\)")
@@ -53,7 +64,9 @@ class Row:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", nargs="+", choices=ENGINES, default=ENGINES, help="modules to synthesise (all)")
+    parser.add_argument(
+        "--engine", nargs="+", choices=ENGINES, default=tuple(ENGINES), help="modules to synthesise (all)"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="syntheses at a time (2)")
 
 
@@ -82,8 +95,12 @@ def synthesised(program: str, engine: str, script: str) -> str:
         for source in sources:  # what runs in WebAssembly sees this folder alone
             shutil.copy(source, folder)
         names = " ".join(source.name for source in sources)
-        read = f"read_verilog -sv {names}; hierarchy -check -top {engine}"
-        yosys(program, "-q", "-p", f"{read}; {script.format(top=engine)}", folder=folder)
+        top, parameters = engine.partition(",")[0], ENGINES[engine]
+        if script == PATH:
+            parameters += f" {SMALL.get(top, '')}"
+        read = f"read_verilog -sv {names}; {f'chparam {parameters} {top};' if parameters.strip() else ''}"
+        read += f" hierarchy -check -top {top}"
+        yosys(program, "-q", "-p", f"{read}; {script.format(top=top)}", folder=folder)
         (written,) = (path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt"))
         return written.read_text()
 

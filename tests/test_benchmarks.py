@@ -34,6 +34,7 @@ PROGRAMS = (
     "relay",
     "root_causes",
     "rounding",
+    "rtl",
     "scale",
     "small",
     "strangers",
