@@ -106,7 +106,8 @@ async def malformed_bodies_end_with_an_error(dut: Any) -> None:
     await bench.start()
     codec = codecs.get(f"{codec_of(dut)}:10")
     for _ in range(40):
-        packets, expected = [], []
+        packets: list[Packet] = []
+        expected: list[bytes | None] = []
         while len(packets) < 10:
             body, count = damaged_body(rng, codec)
             if not body:

@@ -23,7 +23,7 @@ OPTIONS: tuple[list[tuple[str, Any]], ...] = ([], [("NOP", None), ("NOP", None),
 
 def frame(chance: random.Random, payload: bytes, tos: int = TAG) -> bytes:
     """A frame with valid checksums. The same seed gives the same headers."""
-    addresses = {"src": f"10.77.0.{chance.randrange(1, 255)}", "dst": f"10.77.0.{chance.randrange(1, 255)}"}
+    ip = IP(tos=tos, src=f"10.77.0.{chance.randrange(1, 255)}", dst=f"10.77.0.{chance.randrange(1, 255)}")
     tcp = TCP(
         sport=chance.randrange(1, 1 << 16),
         dport=5000,
@@ -31,7 +31,7 @@ def frame(chance: random.Random, payload: bytes, tos: int = TAG) -> bytes:
         flags="PA",
         options=chance.choice(OPTIONS),
     )
-    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(tos=tos, **addresses) / tcp / payload)
+    return bytes(Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / ip / tcp / payload)
 
 
 def original(chance: random.Random, most: int = 1360) -> bytes:
