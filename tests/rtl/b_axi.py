@@ -38,7 +38,7 @@ class Bench:
 
     async def start(self, settings: dict[str, int]) -> None:
         """Start the clock, set the settings and reset the engine."""
-        cocotb.start_soon(Clock(self.dut.clk, 10, unit="ns").start())
+        Clock(self.dut.clk, 10, unit="ns").start()
         cocotb.start_soon(self._count())
         for name, value in settings.items():
             self.port(name).value = value

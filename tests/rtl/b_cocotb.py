@@ -7,6 +7,7 @@ from typing import Any
 
 import cocotb
 import numpy as np
+from cocotb.task import Task
 from cocotb.triggers import ClockCycles, SimTimeoutError, with_timeout
 
 from tests.rtl.b_axi import Bench, Sent
@@ -90,7 +91,7 @@ async def resets_amid_packets(dut: Any) -> None:
     bench = await bench_of(dut, 5)
     inputs, wanted = made(5, 2)
     for cycles in (1, 2, 5, 9, 13, 20, 33):
-        tasks = [cocotb.start_soon(bench.send(name, [inputs[0][name]], 0.1)) for name in CASE.inputs]
+        tasks: list[Task[Any]] = [cocotb.start_soon(bench.send(name, [inputs[0][name]], 0.1)) for name in CASE.inputs]
         tasks += [cocotb.start_soon(bench.receive(name, 1, 0.4)) for name in CASE.outputs]
         await ClockCycles(dut.clk, cycles)
         for task in tasks:

@@ -159,8 +159,8 @@ def test_bodies_that_end_early_or_late_are_errors(decoder: Engine, stalls: tuple
 
 
 def test_padding_that_is_not_zero_is_an_error(decoder: Engine) -> None:
-    ones = np.full(16, 0x3F800000, np.uint32)
-    for words in (ones, ones | 0x7F800000):  # of codes, of words as they are
+    for word in (0x3F800000, 0x7F800000):  # of codes, of words as they are
+        words = np.full(16, word, np.uint32)
         whole = encoded(7, words)
         for count in (1, 8, 15):
             assert then_a_good_one(decoder, beats_of([whole]), count).is_error
