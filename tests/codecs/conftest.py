@@ -14,8 +14,10 @@ from softnic.codecs.kernels import RTL, simd_select
 from softnic.rtl import verilator
 from tests import needs
 
+SIMULATED = pytest.param(RTL, marks=pytest.mark.slow)
 
-@pytest.fixture(scope="module", params=(*codecs.simd_available(), RTL), autouse=True)
+
+@pytest.fixture(scope="module", params=[*codecs.simd_available(), SIMULATED], autouse=True)
 def implementation(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of the implementation in use. Of module scope, because hypothesis calls a test many times."""
     before, chosen = codecs.simd(), str(request.param)
