@@ -70,6 +70,7 @@ from softnic.mpi.errhandlers import (
 from softnic.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group
 from softnic.mpi.handles import constant
 from softnic.mpi.info import INFO_ENV, INFO_NULL, Info
+from softnic.mpi.names import Lookup_name, Publish_name, Unpublish_name
 from softnic.mpi.p2p import bsend
 from softnic.mpi.p2p.bsend import BUFFER_AUTOMATIC
 from softnic.mpi.p2p.persistent import Prequest
@@ -88,11 +89,8 @@ from softnic.mpi.unsupported import (
     SESSION_NULL,
     WIN_NULL,
     File,
-    Lookup_name,
-    Publish_name,
     Register_datarep,
     Session,
-    Unpublish_name,
     Win,
 )
 

@@ -17,6 +17,7 @@ some are silent: softnic/comm/survival/agreement.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -27,9 +28,11 @@ from softnic.comm import messages
 from softnic.comm.bootstrap.launch import NOWHERE
 from softnic.comm.error_classes import ERR_PROC_FAILED
 from softnic.comm.errors import ArgumentError, CommError
+from softnic.comm.offload_queue import PostedRequest
 from softnic.comm.survival.regroup import Regroup
 from softnic.comm.survival.votes import Decision, Vote
 from softnic.mpi.groups import GROUP_EMPTY, Group
+from softnic.mpi.properties import InterGroups
 from softnic.mpi.requests.request import Request
 from softnic.mpi.state import CommunicatorState
 from softnic.mpi.topology.neighbor_exchange import ExchangeRecv, ExchangeSend, NeighborOperation
@@ -120,7 +123,7 @@ class Survivors:
             raise ValueError("flag: one integer of C is expected")
         if self._state.ended:
             place[...] = self.Agree(int(place.reshape(-1)[0]))
-            return Request()
+            return Request(PostedRequest("Iagree"))
         with self._state.call("Iagree") as connections:
             given, others = memoryview(place.tobytes()), list(connections.progress.peers)
             receives = [ExchangeRecv(rank, _AGREE_TAG) for rank in others]
@@ -143,12 +146,9 @@ class Survivors:
         ------
         MPI.Exception
             Of the class ERR_PROC_FAILED: too few ranks are left, or they go on without this one.
-        ArgumentError
-            For a communicator of two groups: Merge makes one of both, as long as no rank is lost.
+            Of a communicator of two groups, each has a rank left, or else this is an error as well.
         """
         state: CommunicatorState = self._state
-        if state.properties.inter is not None:
-            raise ArgumentError("a communicator of two groups cannot be shrunk: Merge makes one of all ranks")
         if state.launch.size == 1:
             return self.Dup()
         with state.survivors("Shrink") as regroup, ExitStack() as stack:
@@ -164,16 +164,39 @@ class Survivors:
             found=f"Shrink of a communicator of {state.launch.size}",
             epoch=decision.epoch,
         )
-        made = self.subset_class(state.subset(launch, members, listener if len(members) > 1 else None))
+        smaller = state.subset(launch, members, listener if len(members) > 1 else None)
         if len(members) == 1:
             listener.close()
+        made = self._shrunk(smaller, members)
         with suppress(CommError):  # a rank was lost again: the next call on it raises this
             made.Init()
         return made
 
+    def _shrunk(self: Any, smaller: CommunicatorState, members: Sequence[int]) -> Any:
+        """Return the communicator of these ranks of this one, of as many groups. Raises CommError."""
+        groups = self._state.properties.inter
+        if groups is None:
+            return self.subset_class(smaller)
+        local, remote = (
+            [rank for rank in members if first <= rank < first + size]
+            for first, size in (
+                (groups.first_local, groups.local_size),
+                (groups.first_remote, groups.remote_size),
+            )
+        )
+        if not local or not remote:
+            smaller.leave("a group is empty")
+            raise CommError("Shrink: no rank of one of the two groups is left", call="Shrink", code=ERR_PROC_FAILED)
+        is_first = groups.first_local == 0
+        smaller.properties.inter = InterGroups(
+            0 if is_first else len(remote), len(local), len(local) if is_first else 0, len(remote)
+        )
+        smaller.properties.named = self.inter_class
+        return self.inter_class._named(smaller)
+
     def Ishrink(self: Any) -> tuple[Any, Request]:
         """Return what Shrink does, and a Request, which is complete."""
-        return self.Shrink(), Request()
+        return self.Shrink(), Request(PostedRequest("Ishrink"))
 
     def _agreed(self, regroup: Regroup, call: str, flag: int, address: tuple[str, int]) -> Decision:
         """Return what those that are left have agreed on, and note who has failed."""

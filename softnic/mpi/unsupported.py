@@ -26,10 +26,6 @@ PROCESSES = (
     "or start more and have them Connect; pools of mpi4py.futures run as `python -m mpi4py.futures program.py` or by "
     "MPICommExecutor"
 )
-NAMES = (
-    "softnic.MPI has no name service: choose the number of the port by the info key ip_port of Open_port, and Connect "
-    "to HOST:PORT; or write the port's name to a file"
-)
 SESSIONS = "softnic.MPI has no sessions: MPI.COMM_WORLD has all ranks, and Create_group makes communicators of some"
 TWO_GROUPS = "communicators of two groups have neither scans nor compressed collectives: Merge makes one of all ranks"
 PARTITIONS = "softnic.MPI has no partitioned messages: Isend each partition when it is ready"
@@ -114,7 +110,4 @@ class UnsupportedCalls:
 WIN_NULL = constant("WIN_NULL", Win())
 FILE_NULL = constant("FILE_NULL", File())
 SESSION_NULL = constant("SESSION_NULL", Session())
-Publish_name = refused("Publish_name", NAMES)
-Unpublish_name = refused("Unpublish_name", NAMES)
-Lookup_name = refused("Lookup_name", NAMES)
 Register_datarep = refused("Register_datarep", NO_REPRESENTATIONS)

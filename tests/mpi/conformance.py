@@ -1,8 +1,8 @@
 """mpi4py's own tests, and those of libraries on mpi4py, run on softnic.MPI: `python -m tests.mpi.conformance DIR`.
 
 DIR is the folder `test` of mpi4py's source distribution, or, with `--modules communication`, `tests/core` of heat's
-source. Modules are run as they are, but for those of windows, files, spawning, dynamic processes and sessions, on 1, 2,
-3 and 4 ranks with a NIC each. Each rank is one interpreter that runs all tests in the same order: whatever a test
+source. Modules are run as they are, but for those of windows, files, spawning and sessions, on 1, 2, 3
+and 4 ranks with a NIC each. Each rank is one interpreter that runs all tests in the same order: whatever a test
 leaves behind is there for the next one. Ranks begin each test together, so that a test that fails on one rank does not
 meet the next one on another.
 
@@ -35,8 +35,8 @@ from typing import IO, Any, NamedTuple
 import softnic.mpi4py
 from softnic import Cluster
 
-EXCLUDED = ("dynproc", "file", "io", "rma", "rma_nb", "session", "spawn", "util_pool", "win")
-"""What softnic.MPI does not have: windows, files, spawning, dynamic processes and sessions. test_util_pool spawns its
+EXCLUDED = ("file", "io", "rma", "rma_nb", "session", "spawn", "util_pool", "win")
+"""What softnic.MPI does not have: windows, files, spawning and sessions. test_util_pool spawns its
 workers; tests/mpi/mpi4py_programs.py runs it by `python -m mpi4py.futures`."""
 LIMIT_S = 30.0
 LONGER = {

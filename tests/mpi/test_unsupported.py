@@ -31,7 +31,6 @@ from tests.mpi.ranks import run
         (lambda: MPI.FILE_NULL.Write_at_all(0, b""), "numpy.memmap"),
         (lambda: MPI.Session.Init(), "Create_group"),
         (lambda: MPI.COMM_SELF.Spawn("program", maxprocs=2), "softnic run -n N"),
-        (lambda: MPI.Lookup_name("service"), "ip_port"),
         (lambda: MPI.COMM_SELF.Psend_init(b"", 1, 0), "Isend each partition"),
         (lambda: MPI.Register_datarep("external"), "no files"),
     ],
