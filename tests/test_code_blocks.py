@@ -198,11 +198,11 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def commands_in(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a line, without placeholders."""
+    """Yield the words of each command of a line, without placeholders and variables that are set for it."""
     words = [word for word in shlex.split(line) if word != "..."]
     for is_end, command in itertools.groupby(words, {"&&", "|"}.__contains__):
         if not is_end:
-            yield list(command)
+            yield list(itertools.dropwhile(re.compile(r"[A-Z_]+=").match, command))
 
 
 def words_of_python(words: list[str]) -> list[str]:

@@ -23,7 +23,7 @@ OPTIONS = ("--no-timing", "-O3", "--x-assign", "fast", "--output-split", "0")
 def run(top: str, module: str, folder: Path, **parameters: int) -> None:
     """Build the module `top` of native/rtl and run all tests of a module of cocotb in it."""
     needs.module("cocotb")
-    if reason := verilator.missing():
+    if reason := verilator.missing() or needs.missing_tools("g++", "make", "perl"):
         needs.skip(reason)
     from cocotb_tools.check_results import get_results
     from cocotb_tools.runner import get_runner
