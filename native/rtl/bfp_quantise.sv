@@ -74,12 +74,11 @@ module bfp_quantise #(
             rest5 <= |shifted[22:0];
         end
 
-        // Stage 6: round. What would need one bit more becomes the largest magnitude.
-        logic [15:0] rounded, most, kept;
+        // Stage 6: round. What would need one bit more, 2^M, becomes the largest magnitude.
+        logic [15:0] rounded, sign;
         assign rounded = {1'b0, magnitude5[15:1]} + {15'd0, magnitude5[0] && (rest5 || magnitude5[1])};
-        assign most = ~(16'hffff << bits[5]);
-        assign kept = rounded > most ? most : rounded;
+        assign sign = {15'd0, words[5][32*i + 31] && rounded != 0} << bits[5];
         always_ff @(posedge clk) if (enable)
-            m_codes[16*i +: 16] <= kept | (kept != 0 ? {15'd0, words[5][32*i + 31]} << bits[5] : 16'd0);
+            m_codes[16*i +: 16] <= (rounded[bits[5]] ? ~(16'hffff << bits[5]) : rounded) | sign;
     end
 endmodule
