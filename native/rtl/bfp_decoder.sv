@@ -5,7 +5,7 @@
 // 15) and words are taken with a packet's first beat. m_tuser beside m_tlast is an error: a body that ends early or
 // late, padding that is not zero, or a tkeep that is no packet's. A malformed body ends where its error is found, maybe
 // with a null beat (m_tkeep is zero), and what is left of it is dropped. Between packets the output pauses at most for
-// two cycles.
+// three cycles.
 module bfp_decoder (
     input  logic         clk,
     input  logic         rst_n,
@@ -26,46 +26,59 @@ module bfp_decoder (
     logic         starts, ended, is_bad, take, drop;
     logic [519:0] window;
     logic [7:0]   count;
-    logic [6:0]   bytes;
+    logic [6:0]   take_bytes;
     body_window #(.TAKE(65)) body (
         .clk, .rst_n, .s_tdata, .s_tkeep, .s_tvalid, .s_tready, .s_tlast, .starts, .window, .count, .ended, .is_bad,
-        .take, .take_bytes(bytes), .drop
+        .take, .take_bytes, .drop
     );
 
-    // The packet at the window: the words and code widths of its blocks, and whether it is read or only dropped.
-    logic        reads, drains;
+    // The packet at the window: the words and code widths of its blocks, and whether it is read or only dropped. A block's
+    // exponent is read with the bytes of the block before it, where it is here, so that sizes are known in time.
+    logic        reads, drains, has_exponent;
     logic [3:0]  bits;
     logic [31:0] left;
+    logic [7:0]  exponent, exponent_of_next;
 
     // The block at the window. The last one is held back until the body's end is in sight.
-    logic       enable, is_whole, is_last, is_cut, is_long, puts, ends;
-    logic [4:0] block_words;
+    logic       enable, is_here, is_last, is_known, is_cut, is_long, puts, ends, reads_exponent, reads_now, reads_next;
+    logic [6:0] bytes;
     always_comb begin
-        if (left == 0) bytes = 7'd0;
-        else if (window[7:0] == 8'd0) bytes = 7'd1;
-        else if (window[7:0] == 8'd255) bytes = 7'd65;
-        else bytes = {2'd0, bits, 1'b0} + 7'd3;
+        if (left == 0 || exponent == 8'd0) bytes = 7'd0;
+        else if (exponent == 8'd255) bytes = 7'd64;
+        else bytes = {2'd0, bits, 1'b0} + 7'd2;
     end
+    assign reads_exponent = left != 0 && !has_exponent;
     assign is_last = left <= 32'd16;
-    assign block_words = is_last ? left[4:0] : 5'd16;
-    assign is_whole = count >= {1'b0, bytes} && (count != 0 || left == 0);
-    assign is_cut = ended && !is_whole;
-    assign is_long = is_last && is_whole && count != {1'b0, bytes};
-    assign puts = reads && (is_cut || (is_whole && (!is_last || is_long || ended)));
+    assign is_here = !reads_exponent && count >= {1'b0, bytes};
+    assign is_known = !is_last || ended || count > {1'b0, bytes};
+    assign is_cut = ended && (reads_exponent ? count == 0 : !is_here);
+    assign is_long = is_last && count != {1'b0, bytes};
+    assign puts = reads && (is_cut || (is_here && is_known));
     assign ends = is_cut || is_last;
-    assign take = enable && puts && !ends;
+    assign reads_next = !is_last && count > {1'b0, bytes};
+    assign reads_now = reads && reads_exponent && count != 0;
+    assign take = enable && ((puts && !ends) || reads_now);
+    assign take_bytes = reads_exponent ? 7'd1 : bytes + {6'd0, reads_next};
     assign drop = drains || (enable && puts && ends);
+    always_comb begin
+        if (reads_exponent || exponent == 8'd0) exponent_of_next = window[7:0];
+        else if (exponent == 8'd255) exponent_of_next = window[519:512];
+        else exponent_of_next = 8'(window[271:0] >> {{1'b0, bits} + 5'd1, 4'd0});
+    end
 
     always_ff @(posedge clk) begin
         if (starts) bits <= magnitude_bits;
         if (starts) left <= words;
-        else if (take) left <= left - 32'd16;
-        if (!rst_n) {reads, drains} <= 2'b00;
+        else if (take && !reads_now) left <= left - 32'd16;
+        if (take) exponent <= exponent_of_next;
+        if (!rst_n) {reads, drains, has_exponent} <= 3'b000;
         else begin
             if (starts) reads <= 1'b1;
             else if (enable && puts && ends) reads <= 1'b0;
             if (enable && puts && ends && !ended) drains <= 1'b1;
             else if (ended) drains <= 1'b0;
+            if (enable && puts && ends) has_exponent <= 1'b0;
+            else if (take) has_exponent <= reads_now || reads_next;
         end
     end
 
@@ -80,9 +93,10 @@ module bfp_decoder (
     assign enable = !valid[4] || m_tready;
     always_ff @(posedge clk) begin
         if (enable) begin
-            {bytes1, shared1} <= window;
+            bytes1 <= window[511:0];
+            shared1 <= exponent;
             bits1 <= bits;
-            count1 <= is_cut ? 5'd0 : block_words;
+            count1 <= is_cut ? 5'd0 : is_last ? left[4:0] : 5'd16;
             last1 <= ends;
             error1 <= is_cut || is_long || is_bad;
         end

@@ -11,7 +11,7 @@ from tests.rtl.b_engine import Beats, Engine, Packet, Ports, beats_of
 
 Words = npt.NDArray[np.uint32]
 ENCODER_LATENCY = 8
-DECODER_LATENCY = 5
+DECODER_LATENCY = 6
 BETWEEN_PACKETS = 3
 BITS = range(3, 16)
 LENGTHS = [1, 15, 16, 17, 0, 160, 33, 5, 16, 16, 700, 31, 1024, 64, 0, 0, 3]
