@@ -1,10 +1,10 @@
-// Sum of two float32 words, in five pipeline stages: the adder of the smart NIC's reduction (Ma et al.,
+// Sum of two float32 words, in six pipeline stages: the adder of the smart NIC's reduction (Ma et al.,
 // arXiv:2204.10943, section IV-A) and of the butterflies of rht (docs/FORMAT.md, codec 5).
 //
 // Rules: IEEE 754, round to nearest even, denormal operands and results kept. NaNs are those of the C's reductions
 // (native/codecs/reduce.h): one NaN operand gives that one made quiet, two give the first. `inf - inf` gives
 // INVALID: FFC00000 on x86, 7FC00000 on ARM. A difference is a sum whose second operand has its sign changed.
-// `enable` advances all stages; five enabled cycles lead from operands to their sum.
+// `enable` advances all stages; six enabled cycles lead from operands to their sum.
 module float_add #(
     parameter logic [31:0] INVALID = 32'hffc00000
 ) (
@@ -84,13 +84,12 @@ module float_add #(
         sign3 <= sign2 && !(subtracts2 && greater2 == lesser2);
     end
 
-    // Stage 4: bring the leading one to bit 26, or the marker, where it is above. The leading zeros are found by halves.
+    // Stage 4: find the leading one, or the marker, where it is above, by halves. A sum that has carried goes right by one.
     logic [4:0]  zeros;
     logic [31:1] of_32;
     logic [15:1] of_16;
     logic [7:1]  of_8;
     logic [3:1]  of_4;
-    logic [26:0] normalised;
     always_comb begin
         of_32 = {sum3[26:0] | marker3, 4'hf};
         zeros[4] = of_32[31:16] == 0;
@@ -102,32 +101,43 @@ module float_add #(
         zeros[1] = of_4[3:2] == 0;
         zeros[0] = zeros[1] ? !of_4[1] : !of_4[3];
     end
-    assign normalised = sum3[26:0] << zeros;
 
     logic        sign4, is_special4;
+    logic [4:0]  zeros4;
     logic [8:0]  exponent4;
-    logic [25:0] sum4;
+    logic [26:0] sum4;
     logic [31:0] special4;
     always_ff @(posedge clk) if (enable) begin
         {sign4, is_special4} <= {sign3, is_special3};
         special4 <= special3;
-        if (sum3[27]) begin
-            exponent4 <= {1'b0, exponent3} + 9'd1;
-            sum4 <= {sum3[26:2], |sum3[1:0]};
-        end else begin
-            exponent4 <= normalised[26] ? {1'b0, exponent3 - {3'd0, zeros}} : 9'd0;
-            sum4 <= normalised[25:0];
-        end
+        exponent4 <= {1'b0, exponent3} + {8'd0, sum3[27]};
+        sum4 <= sum3[27] ? {sum3[27:2], |sum3[1:0]} : sum3[26:0];
+        zeros4 <= sum3[27] ? 5'd0 : zeros;
     end
 
-    // Stage 5: round. A carry out of the mantissa increments the exponent, from denormal to normal and up to infinity.
+    // Stage 5: bring what was found to bit 26. Where that is the marker, the sum is a denormal.
+    logic [26:0] normalised;
+    assign normalised = sum4 << zeros4;
+
+    logic        sign5, is_special5;
+    logic [8:0]  exponent5;
+    logic [25:0] sum5;
+    logic [31:0] special5;
+    always_ff @(posedge clk) if (enable) begin
+        {sign5, is_special5} <= {sign4, is_special4};
+        special5 <= special4;
+        exponent5 <= normalised[26] ? exponent4 - {4'd0, zeros4} : 9'd0;
+        sum5 <= normalised[25:0];
+    end
+
+    // Stage 6: round. A carry out of the mantissa increments the exponent, from denormal to normal and up to infinity.
     logic        rounds_up;
     logic [31:0] rounded;
-    assign rounds_up = sum4[2] && (|sum4[1:0] || sum4[3]);
-    assign rounded = {exponent4, sum4[25:3]} + {31'd0, rounds_up};
+    assign rounds_up = sum5[2] && (|sum5[1:0] || sum5[3]);
+    assign rounded = {exponent5, sum5[25:3]} + {31'd0, rounds_up};
     always_ff @(posedge clk) if (enable) begin
-        if (is_special4) sum <= special4;
-        else if (rounded[31:23] >= 9'd255) sum <= {sign4, 8'hff, 23'd0};
-        else sum <= {sign4, rounded[30:0]};
+        if (is_special5) sum <= special5;
+        else if (rounded[31:23] >= 9'd255) sum <= {sign5, 8'hff, 23'd0};
+        else sum <= {sign5, rounded[30:0]};
     end
 endmodule

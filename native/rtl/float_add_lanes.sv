@@ -3,7 +3,7 @@
 //
 // Rules: beats are added in pairs, one pair a cycle; s_a's word is the first operand. Both packets must have the same
 // words and end together: otherwise the sum ends where the first of them does, with m_tuser (error) beside m_tlast, and
-// the rest of the longer one is dropped. Six cycles lead from a pair of beats to its sum.
+// the rest of the longer one is dropped. Seven cycles lead from a pair of beats to its sum.
 module float_add_lanes #(
     parameter int LANES = 16,
     parameter logic [31:0] INVALID = 32'hffc00000
@@ -27,7 +27,7 @@ module float_add_lanes #(
     output logic                m_tlast,
     output logic                m_tuser
 );
-    localparam int STAGES = 5;
+    localparam int STAGES = 6;
 
     logic enable, takes, drops_a, drops_b;
     assign enable = !m_tvalid || m_tready;

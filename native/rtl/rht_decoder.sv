@@ -22,7 +22,7 @@ module rht_decoder (
     output logic         m_tuser
 );
     // Enabled cycles from the beat that was read to each step's result.
-    localparam int MULTIPLIED = 3, PICKED = MULTIPLIED + 1, TRANSFORMED = PICKED + 42, HALVED = TRANSFORMED + 1;
+    localparam int MULTIPLIED = 3, PICKED = MULTIPLIED + 1, TRANSFORMED = PICKED + 49, HALVED = TRANSFORMED + 1;
     localparam int DONE = HALVED + 1;
     localparam logic [127:0] SIGNS = 128'h9e3779b97f4a7c15f39cc0605cedc834;
     localparam logic [8*32-1:0] LEVELS = {

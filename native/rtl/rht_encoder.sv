@@ -22,7 +22,7 @@ module rht_encoder (
     output logic         m_tuser
 );
     // Enabled cycles from the gathered beat to each step's result.
-    localparam int TRANSFORMED = 42, HALVED = TRANSFORMED + 1, BEAT_MOST = HALVED + 2, BLOCK_MOST = BEAT_MOST + 1;
+    localparam int TRANSFORMED = 49, HALVED = TRANSFORMED + 1, BEAT_MOST = HALVED + 2, BLOCK_MOST = BEAT_MOST + 1;
     localparam int WAITED = HALVED + 11, MULTIPLIED = WAITED + 3, COMPARED = MULTIPLIED + 1, PACKED = COMPARED + 1;
     localparam logic [127:0] SIGNS = 128'h9e3779b97f4a7c15f39cc0605cedc834;
     localparam logic [15:0] LEAST_SCALE = 16'h0d80;

@@ -2,10 +2,10 @@
 // beat of sixteen words a cycle, with the additions in the order of native/codecs/rht.c.
 //
 // Rules: a block of 2^s_log words (7 to 3) enters as beats without a pause, with their numbers in s_index; one of eight
-// words has the upper half of its beat to itself. LATENCY enabled cycles lead through: five for each stage's adders, and
+// words has the upper half of its beat to itself. LATENCY enabled cycles lead through: six for each stage's adders, and
 // 1, 2 and 4 for the beats that stages between beats wait for.
 module rht_transform #(
-    parameter int LATENCY = 42
+    parameter int LATENCY = 49
 ) (
     input  logic         clk,
     input  logic         enable,
@@ -14,7 +14,7 @@ module rht_transform #(
     input  logic [2:0]   s_log,
     output logic [511:0] m_words
 );
-    localparam int ADD = 5;
+    localparam int ADD = 6;
     localparam int IN_8 = 3 * ADD, IN_16 = IN_8 + ADD, IN_32 = IN_16 + 1 + ADD, IN_64 = IN_32 + 2 + ADD;
 
     logic [LATENCY-ADD:1][2:0] index, log;

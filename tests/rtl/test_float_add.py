@@ -12,7 +12,7 @@ from softnic.codecs.combine import ReduceOp, combine
 from tests.rtl.b_engine import Engine, Packet, Ports, Run, beats_of
 
 Words = npt.NDArray[np.uint32]
-LATENCY = 6
+LATENCY = 7
 PORTS = Ports(inputs=("s_a", "s_b"))
 INVALID = 0xFFC00000 if platform.machine() == "x86_64" else 0x7FC00000
 EDGES = (

@@ -11,8 +11,8 @@ from tests.rtl.b_engine import Beats, Engine, Packet, Ports, beats_of
 
 Words = npt.NDArray[np.uint32]
 CODEC = codecs.get("rht:4")
-ENCODER_LATENCY = 77
-DECODER_LATENCY = 51
+ENCODER_LATENCY = 84
+DECODER_LATENCY = 58
 BETWEEN_PACKETS = 4
 """From the first beat of a block of 128 words to the last beat of its body, if it ends the packet."""
 LENGTHS = [

@@ -26,7 +26,7 @@ FIRST, MIDDLE, COMPLETE, PASS_ON, LAST = (0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1
 """The steps of ring_step.sv's table: receives, adds, sends, stores."""
 STEPS = [FIRST, MIDDLE, COMPLETE, PASS_ON, LAST]
 CLOSED = 256
-LATENCY = {FIRST: 13, MIDDLE: 25, COMPLETE: 25, PASS_ON: 19, LAST: 19}
+LATENCY = {FIRST: 13, MIDDLE: 26, COMPLETE: 26, PASS_ON: 19, LAST: 19}
 BETWEEN_STEPS = 16
 
 
