@@ -32,8 +32,9 @@ module bfp_decoder (
         .take, .take_bytes, .drop
     );
 
-    // The packet at the window: the words and code widths of its blocks, and whether it is read or only dropped. A block's
-    // exponent is read with the bytes of the block before it, where it is here, so that sizes are known in time.
+    // The packet at the window: the words and code widths of its blocks, and whether it is read or only dropped. A
+    // block's exponent is read with the bytes of the block before it, where it is here, so that sizes are known in
+    // time.
     logic        reads, drains, has_exponent;
     logic [3:0]  bits;
     logic [31:0] left;
@@ -48,7 +49,7 @@ module bfp_decoder (
         else bytes = {2'd0, bits, 1'b0} + 7'd2;
     end
     assign reads_exponent = left != 0 && !has_exponent;
-    assign is_last = left <= 32'd16;
+    assign is_last = left[31:5] == 0 && (!left[4] || left[3:0] == 0); // 16 words or fewer
     assign is_here = !reads_exponent && count >= {1'b0, bytes};
     assign is_known = !is_last || ended || count > {1'b0, bytes};
     assign is_cut = ended && (reads_exponent ? count == 0 : !is_here);
@@ -69,7 +70,7 @@ module bfp_decoder (
     always_ff @(posedge clk) begin
         if (starts) bits <= magnitude_bits;
         if (starts) left <= words;
-        else if (take && !reads_now) left <= left - 32'd16;
+        else if (take && !reads_now) left[31:4] <= left[31:4] - 28'd1;
         if (take) exponent <= exponent_of_next;
         if (!rst_n) {reads, drains, has_exponent} <= 3'b000;
         else begin

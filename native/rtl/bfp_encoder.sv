@@ -2,8 +2,8 @@
 // codec 3): float32 words in, the bytes of a body out, sixteen lanes, one 512-bit beat a cycle.
 //
 // Rules: a packet of words becomes a packet of one body, with the bytes of native/codecs/bfp.c, irregular blocks
-// included. magnitude_bits (M, 3 to 15) is taken with each beat and constant over a packet. m_tuser beside m_tlast is an
-// error: s_tkeep was not whole words from the first on, or a beat before the last one was not full. Blocks with
+// included. magnitude_bits (M, 3 to 15) is taken with each beat and constant over a packet. m_tuser beside m_tlast is
+// an error: s_tkeep was not whole words from the first on, or a beat before the last one was not full. Blocks with
 // infinities or NaNs have 65 bytes, so that each 64 of them take one cycle more.
 module bfp_encoder (
     input  logic         clk,

@@ -1,9 +1,10 @@
 // Block floating point, first half of compression (Ma et al., arXiv:2204.10943, section IV-B; docs/FORMAT.md, codec 3):
 // sixteen words a cycle become their shared exponent and a code of sign and magnitude each.
 //
-// Rules: q = round(|x| / 2^(E-127-(M-1))), half to even, at most 2^M - 1; the sign of q = 0 is 0. Words that are not kept
-// count as zeros. The words leave beside their codes, for blocks with infinities or NaNs (E = 255), which are not coded.
-// `flags` passes through. `enable` advances all six stages; M is magnitude_bits, 3 to 15, and accompanies its block.
+// Rules: q = round(|x| / 2^(E-127-(M-1))), half to even, at most 2^M - 1; the sign of q = 0 is 0. Words that are not
+// kept count as zeros. The words leave beside their codes, for blocks with infinities or NaNs (E = 255), which are not
+// coded. `flags` passes through. `enable` advances all six stages; M is magnitude_bits, 3 to 15, and accompanies its
+// block.
 module bfp_quantise #(
     parameter int FLAGS = 1
 ) (

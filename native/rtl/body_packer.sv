@@ -1,9 +1,9 @@
 // Packs chunks of bytes, each of any length, into full 512-bit beats: the alignment unit behind an encoder, which makes
 // of blocks of varying size one body without gaps (docs/FORMAT.md).
 //
-// Rules: bytes of a chunk from s_bytes on must be zero. A chunk is taken in each cycle, except while more than a beat is
-// left of those before it, or the end of a packet. The last beat has m_tlast, and the error of any chunk of its packet
-// as m_tuser; it is null (m_tkeep is zero) where the last chunk is empty and those before it filled whole beats.
+// Rules: bytes of a chunk from s_bytes on must be zero. A chunk is taken in each cycle, except while more than a beat
+// is left of those before it, or the end of a packet. The last beat has m_tlast, and the error of any chunk of its
+// packet as m_tuser; it is null (m_tkeep is zero) where the last chunk is empty and those before it filled whole beats.
 module body_packer #(
     parameter int CHUNK = 65,
     parameter int BEAT = 64

@@ -1,10 +1,10 @@
 // A window on the bytes of a body: shows the next TAKE bytes of a packet, wherever they lie in its 512-bit beats, to a
 // decoder that takes as many of them as its block has (docs/FORMAT.md).
 //
-// Rules: two beats are held, and a third behind them, so that s_tready depends on no input of this cycle. `take` removes
-// take_bytes (up to TAKE, and no more than `count`); `drop` removes everything that is held. Beats of the next packet are
-// held back until `drop` while `ended`. `is_bad`: a beat before the last one was not full, or bytes between others are
-// missing. `starts` in the cycle in which a packet's first beat is taken in.
+// Rules: two beats are held, and a third behind them, so that s_tready depends on no input of this cycle. `take`
+// removes take_bytes (up to TAKE, and no more than `count`); `drop` removes everything that is held. Beats of the next
+// packet are held back until `drop` while `ended`. `is_bad`: a beat before the last one was not full, or bytes between
+// others are missing. `starts` in the cycle in which a packet's first beat is taken in.
 module body_window #(
     parameter int TAKE = 65
 ) (

@@ -1,5 +1,5 @@
-// Words that wait in memory for what is computed from them: `q` is `d` of DEPTH enabled cycles before. A register a stage
-// would do the same; memory takes a fraction of the area where stages are many. DEPTH is at least 2.
+// Words that wait in memory for what is computed from them: `q` is `d` of DEPTH enabled cycles before. A register a
+// stage would do the same; memory takes a fraction of the area where stages are many. DEPTH is at least 2.
 module delay_line #(
     parameter int WIDTH = 512,
     parameter int DEPTH = 8

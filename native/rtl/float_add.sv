@@ -65,8 +65,8 @@ module float_add #(
         lesser2 <= {aligned[57:32], |aligned[31:0]};
     end
 
-    // Stage 3: add or subtract. A sum may be shifted up to the exponent of denormals, exponent 1: `marker` has a one where
-    // the leading one of the mantissa of such a sum is, and is zero if that is below the mantissa.
+    // Stage 3: add or subtract. A sum may be shifted up to the exponent of denormals, exponent 1: `marker` has a one
+    // where the leading one of the mantissa of such a sum is, and is zero if that is below the mantissa.
     logic [7:0]  distance2;
     assign distance2 = exponent2 - 8'd1;
 
@@ -84,7 +84,8 @@ module float_add #(
         sign3 <= sign2 && !(subtracts2 && greater2 == lesser2);
     end
 
-    // Stage 4: find the leading one, or the marker, where it is above, by halves. A sum that has carried goes right by one.
+    // Stage 4: find the leading one, or the marker, where it is above, by halves. A sum that has carried goes right by
+    // one.
     logic [4:0]  zeros;
     logic [31:1] of_32;
     logic [15:1] of_16;

@@ -8,8 +8,8 @@ module float_halve (
     output logic [31:0] q
 );
     // A denormal result has the mantissa, its leading one included, moved right by as much as the exponent would fall
-    // below 1; the lowest bits of the exponent tell, as it is small then. The bits that leave decide how it is rounded; a
-    // carry makes it the least normal number.
+    // below 1; the lowest bits of the exponent tell, as it is small then. The bits that leave decide how it is rounded;
+    // a carry makes it the least normal number.
     logic [2:0]  exponent;
     logic [2:0]  shift;
     logic [27:0] moved;

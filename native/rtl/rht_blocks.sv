@@ -1,11 +1,11 @@
-// Blocks of rht's decoder (docs/FORMAT.md, codec 5): reads a body and passes on, beat by beat, the scale and the codes of
-// its blocks, or their words.
+// Blocks of rht's decoder (docs/FORMAT.md, codec 5): reads a body and passes on, beat by beat, the scale and the codes
+// of its blocks, or their words.
 //
-// Rules: `words` of a packet's words are split into blocks as the encoder splits them: 128 words each, then 64, 32, 16 and
-// 8, then up to seven words without a block (m_log = 0). A block with codes starts when all of them are here, so that its
-// beats follow each other without a pause. Its scale is read with the codes of the beat before it, where it is here.
-// A body that ends early or late, a scale that is malformed and a tkeep that is no packet's end the packet with m_error,
-// maybe with a null beat (m_count is 0).
+// Rules: `words` of a packet's words are split into blocks as the encoder splits them: 128 words each, then 64, 32, 16
+// and 8, then up to seven words without a block (m_log = 0). A block with codes starts when all of them are here, so
+// that its beats follow each other without a pause. Its scale is read with the codes of the beat before it, where it is
+// here. A body that ends early or late, a scale that is malformed and a tkeep that is no packet's end the packet with
+// m_error, maybe with a null beat (m_count is 0).
 module rht_blocks (
     input  logic         clk,
     input  logic         rst_n,
@@ -39,7 +39,9 @@ module rht_blocks (
 
     // The packet, and the block at the window: its size follows from the words that are left.
     logic        reads, drains, has_scale;
-    logic [31:0] left, left_after;
+    logic [31:0] left;
+    logic [6:0]  rest_after; // words behind the block, less those of whole blocks
+    logic        is_last_whole;
     logic [15:0] scale;
     logic [2:0]  log, index;
     logic        is_zero, is_plain, is_coded, is_malformed, is_end, is_final;
@@ -56,8 +58,9 @@ module rht_blocks (
     assign is_coded = !is_plain && !is_zero;
     assign is_malformed = log != 0 && has_scale && scale >= MALFORMED && scale != AS_IT_IS;
     assign is_end = log <= 3'd4 || &(index | ~(3'd7 >> (3'd7 - log)));
-    assign left_after = left - (32'd1 << log);
-    assign is_final = log == 0 || left_after == 0;
+    assign rest_after = left[6:0] & ~(log == 3'd7 ? 7'd0 : 7'd1 << log);
+    assign is_last_whole = left[31:8] == 0; // or there is none
+    assign is_final = log == 0 || (is_last_whole && rest_after == 0);
 
     // Bytes of the beat, and of what must be here before it leaves: all codes of a block, before the first.
     logic [6:0] beat_bytes, needed;
@@ -79,7 +82,8 @@ module rht_blocks (
     assign is_long = is_final && is_end && count != {1'b0, beat_bytes};
     assign puts = reads && (is_cut || (is_here && is_known));
     assign ends = is_cut || (is_final && is_end);
-    assign reads_next = is_end && !is_plain && left_after >= 32'd8 && count >= {1'b0, beat_bytes} + 8'd2;
+    assign reads_next = is_end && !is_plain && (!is_last_whole || rest_after[6:3] != 0)
+        && count >= {1'b0, beat_bytes} + 8'd2;
 
     logic reads_now;
     assign reads_now = reads && reads_scale && count >= 8'd2;
@@ -99,7 +103,7 @@ module rht_blocks (
             m_error <= is_cut || is_long || is_bad;
         end
         if (starts) left <= words;
-        else if (enable && puts && is_end) left <= left_after;
+        else if (enable && puts && is_end) left <= {left[31:7] - {24'd0, log == 3'd7}, rest_after};
         if (enable && reads_now) scale <= window[15:0];
         else if (enable && puts && reads_next) scale <= is_zero ? window[15:0] : window[79:64];
         if (!rst_n) begin

@@ -1,6 +1,6 @@
-// One step of rht's Walsh-Hadamard transform inside a beat of sixteen words (docs/FORMAT.md, codec 5): words i and i + H
-// become their sum and their difference. Where `pairs` is low, words pass unchanged. Six register stages, those of the
-// adders.
+// One step of rht's Walsh-Hadamard transform inside a beat of sixteen words (docs/FORMAT.md, codec 5): words i and i +
+// H become their sum and their difference. Where `pairs` is low, words pass unchanged. Six register stages, those of
+// the adders.
 module rht_butterflies #(
     parameter int H = 1
 ) (

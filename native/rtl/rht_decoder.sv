@@ -3,8 +3,8 @@
 //
 // Rules: a packet of one body becomes a packet of `words` words, which is taken with its first beat. The pipeline: read
 // blocks, multiply levels by the scale, pick one a word, seven butterfly stages, scale down, flip signs. m_tuser beside
-// m_tlast is an error: a body that ends early or late, a malformed scale, or a tkeep that is no packet's. A malformed body
-// ends where its error is found, maybe with a null beat (m_tkeep is zero), and what is left of it is dropped.
+// m_tlast is an error: a body that ends early or late, a malformed scale, or a tkeep that is no packet's. A malformed
+// body ends where its error is found, maybe with a null beat (m_tkeep is zero), and what is left of it is dropped.
 module rht_decoder (
     input  logic         clk,
     input  logic         rst_n,
@@ -64,7 +64,9 @@ module rht_decoder (
     logic [7:0][30:0] values;
     logic [511:0]     picked, transformed, halved;
     for (genvar t = 0; t < 8; t++) begin : level
-        rht_product #(.FACTOR(LEVELS[32*t +: 32])) times_scale (.clk, .enable, .scale(scale[14:0]), .product(values[t]));
+        rht_product #(.FACTOR(LEVELS[32*t +: 32])) times_scale (
+            .clk, .enable, .scale(scale[14:0]), .product(values[t])
+        );
     end
     rht_transform #(.LATENCY(TRANSFORMED - PICKED)) transform (
         .clk, .enable, .s_words(picked), .s_index(index[PICKED]), .s_log(log[PICKED]), .m_words(transformed)

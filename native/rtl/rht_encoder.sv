@@ -1,11 +1,11 @@
 // Encoder of rht:4 (docs/FORMAT.md, codec 5; EDEN, Vargaftik et al., ICML 2022): float32 words in, the bytes of a body
 // out, one 512-bit beat of sixteen words a cycle, with the bits of native/codecs/rht.c.
 //
-// Rules: a packet of words becomes a packet of one body. The pipeline: gather blocks, flip signs, seven butterfly stages,
-// scale down, find the largest coefficient while the block waits, multiply thresholds by the scale, compare, pack. All
-// blocks are encoded here, also those with huge words, infinities or NaNs, and the shorter ones at a packet's end.
-// m_tuser beside m_tlast is an error: s_tkeep was not whole words from the first on, or a beat before the last one was
-// not full. Every 32 blocks that are not transformed take one cycle more.
+// Rules: a packet of words becomes a packet of one body. The pipeline: gather blocks, flip signs, seven butterfly
+// stages, scale down, find the largest coefficient while the block waits, multiply thresholds by the scale, compare,
+// pack. All blocks are encoded here, also those with huge words, infinities or NaNs, and the shorter ones at a packet's
+// end. m_tuser beside m_tlast is an error: s_tkeep was not whole words from the first on, or a beat before the last one
+// was not full. Every 32 blocks that are not transformed take one cycle more.
 module rht_encoder (
     input  logic         clk,
     input  logic         rst_n,
@@ -53,7 +53,9 @@ module rht_encoder (
     assign enable = packer_ready || !valid[PACKED];
     always_ff @(posedge clk) begin
         if (enable) begin
-            {ends[PACKED:1], last[PACKED:1], error[PACKED:1]} <= {ends[PACKED-1:0], last[PACKED-1:0], error[PACKED-1:0]};
+            ends[PACKED:1] <= ends[PACKED-1:0];
+            last[PACKED:1] <= last[PACKED-1:0];
+            error[PACKED:1] <= error[PACKED-1:0];
             is_huge[COMPARED:1] <= is_huge[COMPARED-1:0];
             log[COMPARED:1] <= log[COMPARED-1:0];
             index[COMPARED:1] <= index[COMPARED-1:0];
@@ -76,7 +78,8 @@ module rht_encoder (
         .clk, .enable, .s_words(signed_words), .s_index(index[0]), .s_log(log[0]), .m_words(transformed)
     );
 
-    // The scale: the largest magnitude of a beat in two stages, then of the block, rounded up to 8 bits with a tolerance.
+    // The scale: the largest magnitude of a beat in two stages, then of the block, rounded up to 8 bits with a
+    // tolerance.
     logic [3:0][30:0] of_four;
     logic [30:0]      beat_most, block_most;
     logic [15:0]      rounded;
@@ -115,7 +118,9 @@ module rht_encoder (
     logic [63:0]      codes;
     delay_line #(.DEPTH(MULTIPLIED - HALVED)) coefficient_line (.clk, .rst_n, .enable, .d(coefficients), .q(waiting));
     for (genvar t = 0; t < 7; t++) begin : threshold
-        rht_product #(.FACTOR(THRESHOLDS[32*t +: 32])) times_scale (.clk, .enable, .scale(scale[14:0]), .product(thresholds[t]));
+        rht_product #(.FACTOR(THRESHOLDS[32*t +: 32])) times_scale (
+            .clk, .enable, .scale(scale[14:0]), .product(thresholds[t])
+        );
     end
     for (genvar i = 0; i < 16; i++) begin : word
         logic [30:0] magnitude;

@@ -1,9 +1,10 @@
-// One step of rht's Walsh-Hadamard transform between beats (docs/FORMAT.md, codec 5): beats i and i + D of a block, words
-// 16 D apart, become their sums and their differences.
+// One step of rht's Walsh-Hadamard transform between beats (docs/FORMAT.md, codec 5): beats i and i + D of a block,
+// words 16 D apart, become their sums and their differences.
 //
-// Rules: a block's beats follow each other without a pause. `pairs` and `is_second` tell of the beat that entered D cycles
-// before: whether its block has beats at this distance, and whether it is the second of its pair. Sixteen adders are busy
-// in every cycle: the sum of a pair when its second beat enters, the difference D cycles later. D + 6 register stages.
+// Rules: a block's beats follow each other without a pause. `pairs` and `is_second` tell of the beat that entered D
+// cycles before: whether its block has beats at this distance, and whether it is the second of its pair. Sixteen adders
+// are busy in every cycle: the sum of a pair when its second beat enters, the difference D cycles later. D + 6 register
+// stages.
 module rht_exchange #(
     parameter int D = 1
 ) (

@@ -1,11 +1,12 @@
 // Blocks of rht's encoder (docs/FORMAT.md, codec 5): gathers up to 128 words, since the end of a packet decides into
 // which blocks they are split and a single word whether a block is transformed, and passes on beats of blocks.
 //
-// Rules: whole groups of eight beats are a block. What is left at a packet's end leaves as blocks of 4, 2 and 1 beats, of
-// eight words, and as up to seven words without a block (m_log = 0, m_count words; null where a packet is empty or ends
-// with a null beat). The beats of a block leave without a pause. Two banks take turns, so that a beat enters and leaves in
-// each cycle; a packet's end may cost two more. m_is_huge: the block has a word with an exponent of F0 or more, and is not
-// transformed. s_kept are the first words of a beat, all but at a packet's end; the others must be zero.
+// Rules: whole groups of eight beats are a block. What is left at a packet's end leaves as blocks of 4, 2 and 1 beats,
+// of eight words, and as up to seven words without a block (m_log = 0, m_count words; null where a packet is empty or
+// ends with a null beat). The beats of a block leave without a pause. Two banks take turns, so that a beat enters and
+// leaves in each cycle; a packet's end may cost two more. m_is_huge: the block has a word with an exponent of F0 or
+// more, and is not transformed. s_kept are the first words of a beat, all but at a packet's end; the others must be
+// zero.
 module rht_gather (
     input  logic         clk,
     input  logic         rst_n,
@@ -99,7 +100,8 @@ module rht_gather (
     assign is_half = log == 3'd3;
     assign is_upper = log == 3'd0 && rest[from][3];
     assign is_end = log <= 3'd4 || &(index | ~(3'd7 >> (3'd7 - log)));
-    // A group is done after its last block, unless words without one follow, or nothing else can carry the packet's end.
+    // A group is done after its last block, unless words without one follow, or nothing else can carry the packet's
+    // end.
     always_comb begin
         if (log == 3'd0) is_done = 1'b1;
         else if (is_half) is_done = rest[from][2:0] == 0;

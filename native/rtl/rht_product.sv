@@ -18,8 +18,8 @@ module rht_product #(
         exponent1 <= {2'd0, scale[14:7] | {7'd0, scale[14:7] == 0}} + {2'd0, FACTOR[30:23]} - 10'd126;
     end
 
-    // Stage 2: move the leading one to bit 31; a scale that is a denormal may leave up to eight zeros before it. Where the
-    // exponent falls below 1, move right again, and keep whether a one was lost.
+    // Stage 2: move the leading one to bit 31; a scale that is a denormal may leave up to eight zeros before it. Where
+    // the exponent falls below 1, move right again, and keep whether a one was lost.
     logic [3:0]  zeros;
     logic [31:0] of_8, of_4, of_2, normalised;
     logic [9:0]  exponent;

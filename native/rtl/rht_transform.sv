@@ -1,5 +1,5 @@
-// Walsh-Hadamard transform of rht (docs/FORMAT.md, codec 5, step 2), without signs and scaling: seven butterfly stages, a
-// beat of sixteen words a cycle, with the additions in the order of native/codecs/rht.c.
+// Walsh-Hadamard transform of rht (docs/FORMAT.md, codec 5, step 2), without signs and scaling: seven butterfly stages,
+// a beat of sixteen words a cycle, with the additions in the order of native/codecs/rht.c.
 //
 // Rules: a block of 2^s_log words (7 to 3) enters as beats without a pause, with their numbers in s_index; one of eight
 // words has the upper half of its beat to itself. LATENCY enabled cycles lead through: six for each stage's adders, and

@@ -1,6 +1,6 @@
 // All-reduce engine of the AI smart NIC: one step of the ring (Ma et al., arXiv:2204.10943, Fig. 3a and section IV-A).
-// Receives a block from the node before, decompresses it, adds the local block, compresses the sum, sends it to the next
-// node and writes it back, sixteen float32 words a cycle.
+// Receives a block from the node before, decompresses it, adds the local block, compresses the sum, sends it to the
+// next node and writes it back, sixteen float32 words a cycle.
 //
 //   rx (body)     -> Rx FIFO    -> decompress -+                          +-> pack    -> Tx FIFO     -> tx (body)
 //                                              +-> 16 adders -> quantise -+
@@ -16,11 +16,12 @@
 //   | 2N - 1                 | 1        | 0    | 0     | 1      |
 //
 // The received word is an addition's first operand. What is stored is what the sent body decodes to, so that all nodes
-// end with the same bits; a body that is only passed on leaves as it came. Settings (these, magnitude_bits, and `words`,
-// the words of the block) are taken in the cycle of `starts`, when the first beats of the step's inputs are here; the next
-// step starts when this one's inputs have left the adders. *_tuser beside *_tlast is an error: a malformed body, or a
-// local block of another length. Buffers hold DEPTH beats each. While all nodes send their first block, nobody takes what
-// arrives: a block's body must fit into a Tx and an Rx FIFO, so that large blocks are passed in pieces.
+// end with the same bits; a body that is only passed on leaves as it came. Settings (these, magnitude_bits, and
+// `words`, the words of the block) are taken in the cycle of `starts`, when the first beats of the step's inputs are
+// here; the next step starts when this one's inputs have left the adders. *_tuser beside *_tlast is an error: a
+// malformed body, or a local block of another length. Buffers hold DEPTH beats each. While all nodes send their first
+// block, nobody takes what arrives: a block's body must fit into a Tx and an Rx FIFO, so that large blocks are passed
+// in pieces.
 module ring_step #(
     parameter int DEPTH = 512,
     parameter logic [31:0] INVALID = 32'hffc00000

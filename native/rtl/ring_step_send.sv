@@ -1,9 +1,9 @@
 // The way out of the ring step (Ma et al., arXiv:2204.10943, Fig. 3a): compresses a block once, for the Tx FIFO and, as
 // what it decodes to, for the output FIFO.
 //
-// Rules: `sends` and `stores` are taken with each beat and constant over a packet. A beat leaves the quantiser when both
-// ways take it, so that one that is held back holds back the other once its FIFO is full. A packet that is neither sent
-// nor stored is dropped.
+// Rules: `sends` and `stores` are taken with each beat and constant over a packet. A beat leaves the quantiser when
+// both ways take it, so that one that is held back holds back the other once its FIFO is full. A packet that is neither
+// sent nor stored is dropped.
 module ring_step_send #(
     parameter int DEPTH = 512
 ) (

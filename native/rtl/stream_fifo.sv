@@ -1,5 +1,5 @@
-// First-in first-out buffer in block RAM: one word in and one out in each cycle, DEPTH words (a power of two) and one more
-// in the output register. A word leaves two cycles after it entered at the earliest.
+// First-in first-out buffer in block RAM: one word in and one out in each cycle, DEPTH words (a power of two) and one
+// more in the output register. A word leaves two cycles after it entered at the earliest.
 module stream_fifo #(
     parameter int WIDTH = 578,
     parameter int DEPTH = 512
