@@ -106,7 +106,7 @@ def synthesised(program: str, engine: str, script: str) -> str:
 
 
 def version(program: str) -> str:
-    return yosys(program, "-V").strip()
+    return yosys(program, "-V").partition(",")[0] + ")"
 
 
 def yosys(program: str, *arguments: str, folder: str | None = None) -> str:
