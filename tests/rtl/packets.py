@@ -150,15 +150,15 @@ async def a_wrong_checksum_stays_wrong(dut: Any) -> None:
 
 @cocotb.test()
 async def a_frame_takes_few_more_cycles_than_beats(dut: Any) -> None:
-    """At most 14 cycles more a frame: 20 Gbit/s of full frames at 100 MHz."""
+    """At most 16 cycles more a frame: more than 18 Gbit/s of full frames at 100 MHz."""
     bench = await bench_of(dut, 26)
     data = np.random.default_rng(26).normal(0, 0.01, 340).astype(np.float32).tobytes()
     payload = encoded(codec_of(dut), data) if int(dut.DECODES.value) else data
-    one, begin = frame(bench.random, payload), bench.cycle
+    one = frame(bench.random, payload)
     received = await bench.exchange([Packet(one, INPUTS)] * 20)
-    cycles, size = bench.cycle - begin, max(len(one), len(received[0].data))
-    assert cycles <= 20 * (-(-size // 32) + 14)
-    assert 20 * 8 * size / (cycles * PERIOD_NS) > 18  # the first one has no frame before it to leave with
+    periods, size = np.diff([each.cycles[-1] for each in received]), max(len(one), len(received[0].data))
+    assert periods.max() <= -(-size // 32) + 16, periods
+    assert 8 * size / (periods.max() * PERIOD_NS) > 18
 
 
 @cocotb.test()
