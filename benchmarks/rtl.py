@@ -36,6 +36,9 @@ ENGINES = {
     "bounded_decoder": "",
     "packet_path, bounded, out": "-set DECODES 0",
     "packet_path, bounded, in": "-set DECODES 1",
+    "bfp_encoder": "",
+    "bfp_decoder": "",
+    "float_add_lanes": "",
 }
 """What is synthesised: a module, and its parameters."""
 SECONDS = 1800
