@@ -131,6 +131,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "model",
         "mpi4py",
         "preload",
+        "rtl",  # inspect replays packets
         "socket",
         "tcp",
         "terminal",

@@ -240,6 +240,25 @@ class CaptureReport:
         member = self._member(number)
         return b"" if member is None else original_bytes(self.analysis, member)
 
+    def ethernet_frame(self, number: int) -> bytes:
+        """Return a TCP packet as a frame of Ethernet without VLAN tags, up to the end of its payload.
+
+        Of another link layer, or with tags, its addresses are zeros. Raises DecodeError for what the capture does not
+        have whole, and for options of IPv4, which the engines do not take (tos_comparator).
+        """
+        member = self._member(number)
+        if member is None:
+            return b""
+        packets, capture = self.analysis.packets, self.analysis.capture
+        if packets.captured[member] < packets.payload[member]:
+            raise DecodeError("the capture holds only the start of this packet (its snaplen was too small)")
+        start, ip = int(capture.offset[packets.row[member]]), int(packets.options_at[member]) - 40
+        if ip < start or capture.data[ip] != 0x45:
+            raise DecodeError("the engines take no options of IPv4")
+        end = int(packets.payload_at[member] + packets.payload[member])
+        addresses = capture.data[start : start + 12].tobytes() if ip - start == 14 else bytes(12)
+        return addresses + b"\x08\x00" + capture.data[ip:end].tobytes()
+
     def _member(self, number: int) -> int | None:
         members = np.flatnonzero(self.analysis.packets.row == number - 1)
         return int(members[0]) if len(members) else None

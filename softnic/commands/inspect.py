@@ -22,7 +22,7 @@ from softnic.capture.report import CaptureReport, jsonable_floats
 from softnic.capture.streams import StreamError, stream_of
 from softnic.capture.wireshark_folders import DISSECTOR
 from softnic.codecs import DecodeError
-from softnic.commands import CommandError, add_json, check_writable, deliver_json, named, write_file
+from softnic.commands import CommandError, add_json, check_writable, deliver_json, named, replays, write_file
 from softnic.measure.report import widen
 from softnic.terminal import printable
 
@@ -33,6 +33,7 @@ examples:
   softnic inspect job.pcapng                                    the flows, their ratios and tag distributions
   softnic inspect job.pcapng --flow 3                           one flow, packet by packet
   softnic inspect job.pcapng --packet 1042                      one packet, decoded to floats
+  softnic inspect job.pcapng --packet 1042 --vcd out.vcd        its way through the engines in hardware, for GTKWave
   softnic inspect job.pcapng --html report.html                 a page for a browser, in one file
   softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow as received
   softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as sent
@@ -77,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--floats", metavar="OUT.npy", help="write the floats of the flow or packet as a numpy array")
     parser.add_argument("--bytes", metavar="OUT", help="write the original bytes of the flow or packet")
+    parser.add_argument(
+        "--vcd",
+        metavar="OUT.vcd",
+        help="with --packet, of bounded or inceptionn on the wire: replay it through the engines in hardware "
+        "(docs/rtl.md), decoded and then encoded again, and write every signal, for GTKWave or Surfer",
+    )
     add_json(parser, "the report")
     parser.add_argument(
         "--tos",
@@ -95,14 +102,19 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("--floats and --bytes need --flow N or --packet N")
     if args.at and not args.flow:
         raise CommandError("--at needs --flow N")
-    check_writable(args.json, args.html, args.floats, args.bytes)
+    if args.vcd and not args.packet:
+        raise CommandError("--vcd needs --packet N")
+    check_writable(args.json, args.html, args.floats, args.bytes, args.vcd)
     try:
         with Console(stderr=True, markup=False).status(Text(f"reading {printable(args.file)}")):
             analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
             if args.html:
                 write_file(args.html, CapturePage(analysis, Path(args.file).name).html())
                 return 0
-            parts, record = _report(args, CaptureReport(analysis, args.file))
+            report = CaptureReport(analysis, args.file)
+            parts, record = _report(args, report)
+        if args.vcd:
+            parts += replays.replayed(args, report, record)
     except (CaptureError, StreamError, DecodeError) as error:
         raise CommandError(f"{printable(args.file)}: {error}") from error
     if deliver_json(args.json, record):

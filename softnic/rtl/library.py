@@ -1,6 +1,6 @@
-"""The engines as a shared library, made when it is first needed and kept under `XDG_CACHE_HOME` (or ~/.cache).
+"""The engines as shared libraries, made when they are first needed and kept under `XDG_CACHE_HOME` (or ~/.cache).
 
-The library's name has a hash of all that it is made from: sources, Verilator, compiler. Processes that need it at the
+A library's name has a hash of all that it is made from: sources, Verilator, compiler. Processes that need it at the
 same time wait for the one that makes it.
 """
 
@@ -14,6 +14,7 @@ import platform
 import re
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from softnic.rtl import verilator
@@ -24,6 +25,19 @@ _PLACES = (Path(__file__).parent / "verilog", Path(__file__).parents[2] / "nativ
 """Where the sources are in an installation, and in a checkout."""
 _KERNELS = re.compile(r"^KERNELS\((\w+), \d+\)$", re.MULTILINE)
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a library is made from: modules and the C++ that drives them."""
+
+    name: str
+    driver: str
+    tops: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    """For Verilator."""
+    runtime: tuple[str, ...] = ()
+    """Further files of Verilator's own C++."""
 
 
 def sources() -> Path:
@@ -39,12 +53,20 @@ def codecs() -> tuple[str, ...]:
     return tuple(_KERNELS.findall((sources() / "driver.cpp").read_text()))
 
 
-def path() -> Path:
-    """Return the library's path; make it if it does not exist. Raises RtlError if it cannot be made."""
+def kernels() -> Design:
+    """Return the design of the codecs' kernels: two engines of each."""
+    return Design(
+        "rtl", "driver.cpp", tuple(f"{codec}_{side}" for codec in codecs() for side in ("encoder", "decoder"))
+    )
+
+
+def path(design: Design | None = None) -> Path:
+    """Return the path of a library, by default the kernels'; make it if need be. Raises RtlError if it cannot be."""
     if reason := verilator.missing():
         raise RtlError(reason)
+    design = design or kernels()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "softnic"
-    library = cache / f"rtl-{_digest()}.so"
+    library = cache / f"{design.name}-{_digest(design)}.so"
     if library.exists():
         return library
     try:
@@ -53,17 +75,18 @@ def path() -> Path:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not library.exists():
                 with tempfile.TemporaryDirectory(dir=cache) as folder:
-                    _make(Path(folder)).replace(library)
+                    _make(design, Path(folder)).replace(library)
     except OSError as error:
         raise RtlError(f"the library of the RTL engines cannot be kept: {error}") from None
     return library
 
 
-def _digest() -> str:
+def _digest(design: Design) -> str:
     found = hashlib.sha256()
     compiler = verilator.compiler() or ""
     said = verilator.run([compiler, "--version"])
-    for text in (verilator.version(), compiler, said, platform.machine(), *FLAGS, *verilator.OPTIONS):
+    made_from = (*design.tops, *design.options, *FLAGS, *verilator.OPTIONS)
+    for text in (verilator.version(), compiler, said, platform.machine(), *made_from):
         found.update(text.encode() + b"\0")
     for source in sorted(sources().iterdir()):
         if source.suffix in (".sv", ".cpp"):
@@ -71,14 +94,16 @@ def _digest() -> str:
     return found.hexdigest()[:16]
 
 
-def _make(folder: Path) -> Path:
+def _make(design: Design, folder: Path) -> Path:
     compiler = verilator.compiler() or ""
     include = verilator.include()
-    tops = [f"{codec}_{side}" for codec in codecs() for side in ("encoder", "decoder")]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        models = list(pool.map(lambda top: verilator.translate(top, sources(), folder / top), tops))
-        files = [sources() / "driver.cpp", *(include / name for name in _RUNTIME), *itertools.chain(*models)]
-        folders = [f"-I{place}" for place in (include, include / "vltstd", *(folder / top for top in tops))]
+        models = list(
+            pool.map(lambda top: verilator.translate(top, sources(), folder / top, design.options), design.tops)
+        )
+        runtime = (include / name for name in (*_RUNTIME, *design.runtime))
+        files = [sources() / design.driver, *runtime, *itertools.chain(*models)]
+        folders = [f"-I{place}" for place in (include, include / "vltstd", *(folder / top for top in design.tops))]
 
         def compiled(file: Path) -> str:
             target = folder / f"{file.stem}.o"

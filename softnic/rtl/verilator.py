@@ -10,6 +10,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from softnic.extras import not_installed
@@ -60,11 +61,11 @@ def version() -> str:
     return _verilator("--version").strip()
 
 
-def translate(top: str, sources: Path, folder: Path) -> list[Path]:
+def translate(top: str, sources: Path, folder: Path, options: Sequence[str] = ()) -> list[Path]:
     """Translate a module and those that it has, found by name in `sources`. Returns the files of C++."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ["--top-module", top, "--prefix", f"V{top}", "--Mdir", str(folder)]
-    _verilator(*OPTIONS, "-y", str(sources), str(sources / f"{top}.sv"), *names)
+    _verilator(*OPTIONS, *options, "-y", str(sources), str(sources / f"{top}.sv"), *names)
     return sorted(folder.glob("*.cpp"))
 
 

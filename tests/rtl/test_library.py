@@ -74,11 +74,11 @@ def test_its_name_changes_with_the_sources(monkeypatch: pytest.MonkeyPatch, tmp_
     for source in library.sources().iterdir():
         if source.is_file():
             (tmp_path / source.name).write_bytes(source.read_bytes())
-    before = library._digest()
+    before = library._digest(library.kernels())
     monkeypatch.setattr(library, "_PLACES", (tmp_path,))
-    assert library._digest() == before
+    assert library._digest(library.kernels()) == before
     (tmp_path / "tag_sizes.sv").write_text("// another\n")
-    assert library._digest() != before
+    assert library._digest(library.kernels()) != before
 
 
 def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
