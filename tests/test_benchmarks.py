@@ -43,6 +43,7 @@ PROGRAMS = (
     "training_data",
     "turn",
     "wan",
+    "waves",
 )
 
 

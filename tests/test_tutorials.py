@@ -7,9 +7,12 @@ import shutil
 import subprocess
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import waves
+from softnic.rtl import vcd, verilator
 from tests import needs
 from tests.documented import blocks, is_run, run_page
 
@@ -51,6 +54,22 @@ def test_tutorial_of_pytorch(tmp_path: Path) -> None:
     run_page(TUTORIALS / "pytorch.md", tmp_path, LIMIT_S)
 
 
+def texts(picture: Path) -> list[str]:
+    """The labels of an SVG, in their order."""
+    return [text.text or "" for text in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.slow
+def test_tutorial_of_waves_and_its_picture(tmp_path: Path) -> None:
+    if reason := verilator.missing():
+        needs.skip(reason)
+    needs.module("matplotlib")
+    run_page(TUTORIALS / "waves.md", tmp_path, 2 * LIMIT_S)
+    waves.draw(vcd.read(tmp_path / "float.vcd"), tmp_path / "waves.svg")
+    assert texts(tmp_path / "waves.svg") == texts(ROOT / "docs" / "figures" / "waves.svg")
+    assert {"bounded_encoder", "3e000000", "408e25ff"} <= set(texts(tmp_path / "waves.svg"))
+
+
 @needs.tools("patch")
 @pytest.mark.slow
 def test_tutorial_of_a_codec(tmp_path: Path) -> None:
@@ -63,7 +82,7 @@ def test_tutorial_of_a_codec(tmp_path: Path) -> None:
 
 def test_every_tutorial_is_run() -> None:
     pages = {page.stem: blocks(page) for page in TUTORIALS.glob("*.md") if page.stem != "index"}
-    assert set(pages) == {"socket", "numpy", "pytorch", "two-hosts", "capture", "codec"}
+    assert set(pages) == {"socket", "numpy", "pytorch", "two-hosts", "capture", "codec", "waves"}
     for name, found in pages.items():
         languages = [block.language for block in found if not block.file and is_run(block)]
         assert set(languages) == {"sh", "text"}, name

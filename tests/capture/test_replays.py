@@ -17,7 +17,6 @@ from softnic.commands import main
 from softnic.nic.nic import Mode
 from softnic.rtl import vcd, verilator
 from tests import needs
-from tests.slow import slow_after
 
 from . import blocks
 from .lab import TOS, Lab, gradient
@@ -151,7 +150,7 @@ def beats(wave: vcd.Waveform, port: str) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("codec", "mode"), slow_after(1, [("bounded:10", "fill"), ("inceptionn:10", "packet")]))
+@pytest.mark.parametrize(("codec", "mode"), [("bounded:10", "fill"), ("inceptionn:10", "packet")])
 def test_the_signals_of_a_packet(codec: str, mode: Mode, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The beats of the ports are the captured frame, its decoded floats, and their bits again; so are the engines'."""
     if reason := verilator.missing():

@@ -16,6 +16,7 @@ from tests import needs
 SOURCES = sorted(library.sources().glob("*.sv"))
 VARIANTS = {
     "burst_buffer": ["-GIS_GROUPED=1"],
+    "packet_loop": ["-GIS_BOUNDED=0"],
     "packet_path": [f"-GDECODES={decodes} -GIS_BOUNDED={bounded}" for decodes in (0, 1) for bounded in (0, 1)],
 }
 """Parameters other than the default ones."""
