@@ -27,7 +27,8 @@ NAME = "model"
 HELP = "predict iteration times for many nodes, calibrate and check the predictions"
 
 PAPER = "paper"
-"""Instead of a file of parameters: those of Ma et al."""
+NAMED = {PAPER: parameters.PAPER, "engines": parameters.ENGINES}
+"""Instead of a file of parameters: those of Ma et al., and these with the engines of native/rtl."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +172,10 @@ def _add_predict(kinds: Any) -> None:
     nodes_help = "numbers of nodes (1,2,4 .. 1024)"
     add("--nodes", type=argument(_numbers), default=predict.NODES, metavar="N,N", help=nodes_help)
     add("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
-    machine_help = f"output of calibrate, or `{PAPER}` for Ma et al.'s prototype ({parameters.default_path()})"
+    machine_help = (
+        f"output of calibrate, `{PAPER}` for Ma et al.'s prototype, or `engines` for it with the cycles of native/rtl "
+        f"({parameters.default_path()})"
+    )
     add("--parameters", metavar="FILE", help=machine_help)
     compute_help = "a step's time on one worker without exchange, as in 120ms (this machine's, by --parameters)"
     add("--compute", type=argument(units.time_s), metavar="TIME", help=compute_help)
@@ -224,8 +228,8 @@ def _cell(row: predict.Prediction) -> str:
 
 
 def _machine(given: str | None) -> parameters.Machine:
-    if given == PAPER:
-        return parameters.PAPER
+    if given in NAMED:
+        return NAMED[given]
     path = Path(given) if given else parameters.default_path()
     if not given and not path.exists():
         raise CommandError(f"{path} does not exist: run softnic model calibrate, or use --parameters {PAPER}")

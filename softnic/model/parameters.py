@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -104,6 +104,33 @@ compression at the rate of the link.
 Inferred from the percentages of its Fig. 4a (6 nodes, B = 448; all-reduce exposed for 38 % of the baseline's time, for
 24 % with the NIC, for 2 % with BFP): P_Worker, and the bytes that a baseline's cores sum a second, which stand for all
 the work of MPI beside sending. Assumed: a clock of 250 MHz, an update at the memory's bandwidth, a latency of 1 us."""
+
+CLOCK_HZ = 250e6
+"""Of Ma et al.'s FPGA, assumed: the paper gives none."""
+BEAT_BYTES = 64
+"""Floats that bfp_encoder, bfp_decoder and ring_step (native/rtl) take in a cycle: sixteen."""
+BLOCK_BYTES = 17
+"""What bfp_encoder makes of these: an exponent, and sixteen times a sign and 7 bits."""
+STEP_CYCLES = 24
+"""From a body that enters ring_step to the one that leaves it, with the local block added."""
+
+ENGINES = replace(
+    PAPER,
+    description="the prototype of Ma et al. with the engines of native/rtl, at 250 MHz",
+    nic_add_bytes_s=BEAT_BYTES * CLOCK_HZ,
+    latency_s=PAPER.latency_s + STEP_CYCLES / CLOCK_HZ,
+    codecs={
+        "bfp:7": CodecFigures(
+            betas=(BEAT_BYTES / BLOCK_BYTES,),
+            alpha=1.0,
+            encode_bytes_s=BEAT_BYTES * CLOCK_HZ,
+            decode_bytes_s=BEAT_BYTES * CLOCK_HZ,
+        )
+    },
+    data="any without infinities and NaNs",
+)
+"""PAPER with cycles of the engines, which tests/rtl asserts, in place of its adders, its compression at the rate of the
+link, and its ratio."""
 
 
 def default_path() -> Path:
