@@ -1,6 +1,6 @@
 """Draws the picture of docs/tutorials/waves.md: a packet of floats in the decoder's and the encoder's ports.
 
-python -m benchmarks.waves float.vcd --out docs/figures/waves.svg
+python -m benchmarks.waves float.vcd --out docs/waves.svg
 
 The VCD is that of the tutorial's commands. A bus is a row of boxes with the lowest 32 bits of its values.
 """

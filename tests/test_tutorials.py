@@ -66,7 +66,7 @@ def test_tutorial_of_waves_and_its_picture(tmp_path: Path) -> None:
     needs.module("matplotlib")
     run_page(TUTORIALS / "waves.md", tmp_path, 2 * LIMIT_S)
     waves.draw(vcd.read(tmp_path / "float.vcd"), tmp_path / "waves.svg")
-    assert texts(tmp_path / "waves.svg") == texts(ROOT / "docs" / "figures" / "waves.svg")
+    assert texts(tmp_path / "waves.svg") == texts(ROOT / "docs" / "waves.svg")
     assert {"bounded_encoder", "3e000000", "408e25ff"} <= set(texts(tmp_path / "waves.svg"))
 
 
