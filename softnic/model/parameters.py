@@ -111,7 +111,7 @@ BEAT_BYTES = 64
 """Floats that bfp_encoder, bfp_decoder and ring_step (native/rtl) take in a cycle: sixteen."""
 BLOCK_BYTES = 17
 """What bfp_encoder makes of these: an exponent, and sixteen times a sign and 7 bits."""
-STEP_CYCLES = 24
+STEP_CYCLES = 26
 """From a body that enters ring_step to the one that leaves it, with the local block added."""
 
 ENGINES = replace(
