@@ -356,7 +356,7 @@ def _add_outer(kinds: Any) -> None:
     add("--nodes", type=count(2, 1 << 10), default=plan.nodes, metavar="N", help="number of ranks (4)")
     add("--rate", type=argument(units.rate_bps), default=plan.rate_bps, metavar="X", help="rate of the links (10mbit)")
     add("--delay", type=argument(units.time_s), default=plan.delay_s, metavar="X", help="delay of the links (10ms)")
-    scale_help = "simulate a model with so many times fewer weights and as much shorter steps; 1 takes long (10)"
+    scale_help = "divide weights and step time by N in the simulation; 1, the whole model, takes minutes (10)"
     add("--scale", type=count(1, 1 << 20), default=10, metavar="N", help=scale_help)
 
 

@@ -146,7 +146,7 @@ class Survivors:
         ------
         MPI.Exception
             Of the class ERR_PROC_FAILED: too few ranks are left, or they go on without this one.
-            Of a communicator of two groups, each has a rank left, or else this is an error as well.
+            Or one of the two groups of the communicator has no rank left.
         """
         state: CommunicatorState = self._state
         if state.launch.size == 1:

@@ -83,7 +83,7 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         self._lock = threading.Lock()
         self._stores = EpochStores()
         self.notes = MembershipNotes(job)
-        """What the NIC is told about this member."""
+        """What this member reports to its NIC."""
 
     def getBackendName(self) -> str:
         return "torchft-softnic"
