@@ -29,7 +29,7 @@ class ChurnEvent:
 
 
 class Churn:
-    """The events of a job.
+    """The events of a job, from `start` on.
 
     Parameters
     ----------
@@ -39,16 +39,22 @@ class Churn:
         Mean time between two events that hit a node.
     seed : int or None
         Of all choices; None: others in each run.
-    now : float
-        The time of the start, on the clock of `due`.
     """
 
-    def __init__(self, ranks: int, period_s: float, seed: int | None, now: float) -> None:
+    def __init__(self, ranks: int, period_s: float, seed: int | None) -> None:
         self._chance = random.Random(seed)
-        self._ranks, self._period_s = ranks, period_s
+        self._ranks, self.period_s = ranks, period_s
         self._hit: set[int] = set()
         """Nodes that are down or cut off."""
         self._later: list[ChurnEvent] = []
+        self._next = math.inf
+
+    @property
+    def is_started(self) -> bool:
+        return self._next < math.inf
+
+    def start(self, now: float) -> None:
+        """Begin, at a time on the clock of `due`."""
         self._next = now + self._interval()
 
     def next_time(self) -> float:
@@ -78,7 +84,7 @@ class Churn:
         return found
 
     def _interval(self) -> float:
-        return self._period_s * self._chance.uniform(0.5, 1.5)
+        return self.period_s * self._chance.uniform(0.5, 1.5)
 
     def _strike(self, now: float, rank: int) -> list[ChurnEvent]:
         self._hit.add(rank)

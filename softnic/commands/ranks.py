@@ -32,6 +32,10 @@ END_S = 3.0
 """From SIGTERM to SIGKILL."""
 DRAIN_S = 0.2
 """Time for which output of descendants is read after the ranks have ended."""
+_LOOK_S = 0.2
+"""How often it is looked whether the ranks have met."""
+_PATIENCE = 3.0
+"""Periods of churn after which it begins though they have not: not all programs have communicators."""
 LONGEST_LINE = 1 << 16
 """Bytes; a longer line is returned in parts."""
 
@@ -83,6 +87,7 @@ class Ranks:
         self, cluster: Cluster, argv: Sequence[str], env: Mapping[str, str] | None = None, churn: Churn | None = None
     ) -> None:
         self._cluster, self._argv, self._churn = cluster, argv, churn
+        self._churn_by = 0.0 if churn is None else time.monotonic() + _PATIENCE * churn.period_s
         self._restarts = [0] * cluster.nodes
         self._down: set[int] = set()
         """Ranks that churn has killed, and that have not started again."""
@@ -154,6 +159,10 @@ class Ranks:
         """Do what churn does now, and say so, while the job goes on."""
         if self._churn is None or self._ending is not None:
             return
+        if not self._churn.is_started:
+            if time.monotonic() < self._churn_by and not self._have_met():
+                return
+            self._churn.start(time.monotonic())
         running = [rank for rank, process in enumerate(self.processes) if process.poll() is None]
         if len(running) + len(self._down) < len(self.processes):
             running = []  # a rank has ended by itself: so will the others
@@ -171,6 +180,13 @@ class Ranks:
             else:
                 (self._cluster.cut if event.kind == "cut" else self._cluster.mend)(rank)
             yield Line(rank, True, f"softnic run: {TEXTS[event.kind].format(rank)}".encode())
+
+    def _have_met(self) -> bool:
+        """Return whether each rank belongs to a communicator."""
+        try:
+            return all(self._cluster.stats(node).communicators for node in range(self._cluster.nodes))
+        except OSError:  # a NIC has ended
+            return False
 
     def signal(self, number: int) -> None:
         """Send a signal to all ranks, followed by SIGCONT for stopped ones. They are expected to end soon."""
@@ -206,7 +222,9 @@ class Ranks:
             return max(0.0, over - time.monotonic())
         if self._ending is not None:
             return max(0.05, self._ending + END_S - time.monotonic())
-        return None if self._churn is None else max(0.0, self._churn.next_time() - time.monotonic())
+        if self._churn is None:
+            return None
+        return max(0.0, self._churn.next_time() - time.monotonic()) if self._churn.is_started else _LOOK_S
 
     def _failure(self) -> JobFailed | None:
         """Return the first failure, if there is one."""

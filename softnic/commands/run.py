@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 from functools import partial
 from typing import BinaryIO
 
@@ -36,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "ranks 0 and 2 do. --uplink gives them a route to the host's network, by slirp4netns or pasta.\n\n"
         "With --mpi4py, `from mpi4py import MPI` gives softnic.MPI.\n\n"
         "With --churn, ranks are killed and start again, and nodes are cut off, at random times that --seed fixes:\n"
-        "for jobs that outlive that. SOFTNIC_RESTARTS has the number of a rank's earlier processes.\n\n"
+        "for jobs that outlive that. It begins when the ranks have met, or three times TIME after the start.\n"
+        "SOFTNIC_RESTARTS has the number of a rank's earlier processes.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec rht:4 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         shim = mpi4py.environment(os.environ) if args.mpi4py else {}
         churn = None
         if args.churn is not None:
-            churn = Churn(args.nodes, args.churn, args.seed, time.monotonic())
+            churn = Churn(args.nodes, args.churn, args.seed)
         ranks = Ranks(cluster, command, {**defaults(args.nodes), **os.environ, **shim}, churn)
         try:
             return _show(ranks)

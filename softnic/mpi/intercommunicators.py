@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from softnic.comm.errors import ArgumentError
+from softnic.comm.errors import ArgumentError, CommError
 from softnic.mpi.administration import Administration
 from softnic.mpi.arguments.checks import rank_in
 from softnic.mpi.collectives import inter_blocks
@@ -45,13 +45,24 @@ def joined_state(comm: Any, local_leader: int, peer_comm: Any, remote_leader: in
     with ExitStack() as stack:
         listener, own = base._listen(base._state._connections, stack, _MAX_BACKLOG)
         mine = comm.allgather((comm._state.processes[comm.rank], own))
-        theirs, lower, epoch = None, False, base.launch.epoch
+        theirs, lower, epoch, problem = None, False, base.launch.epoch, None
         if leads:
             given = (mine, epoch)
-            theirs, epoch = peer_comm.sendrecv(given, remote_leader, tag, None, remote_leader, tag)
-            lower = peer_comm.rank < remote_leader
+            try:
+                theirs, epoch = peer_comm.sendrecv(given, remote_leader, tag, None, remote_leader, tag)
+                lower = peer_comm.rank < remote_leader
+            except CommError as error:
+                problem = error
             epoch = given[1] if lower else epoch  # those of processes that met at a port differ
-        theirs, lower, epoch = comm.bcast((theirs, lower, epoch), local_leader)
+        wrong = None if problem is None else (str(problem), problem.code)
+        theirs, lower, epoch, wrong = comm.bcast((theirs, lower, epoch, wrong), local_leader)
+        if problem is not None:
+            raise problem
+        if wrong is not None:
+            text, code = wrong
+            told = CommError(f"Create_intercomm on rank {comm.rank}: the leaders: {text}", code=code)
+            comm._state.handle(told)
+            raise told
         ranks = [*mine, *theirs] if lower else [*theirs, *mine]
         groups = InterGroups(0 if lower else len(theirs), len(mine), len(mine) if lower else 0, len(theirs))
         addresses = tuple((host, port) for _, (host, port) in ranks)

@@ -15,7 +15,9 @@ Softnic = Callable[..., tuple[int, str, str]]
 
 
 def events(ranks: int, period_s: float, seed: int, until: float, running: set[int] | None = None) -> list[ChurnEvent]:
-    churn, now, found = Churn(ranks, period_s, seed, 0.0), 0.0, []
+    churn, now, found = Churn(ranks, period_s, seed), 0.0, []
+    assert churn.next_time() == float("inf")
+    churn.start(0.0)
     while (now := churn.next_time()) < until:
         found += churn.due(now, set(range(ranks)) if running is None else running)
     return found
@@ -60,7 +62,7 @@ def test_ranks_that_have_ended_are_left_alone() -> None:
 
 
 def test_a_job_goes_on_while_its_ranks_are_killed(softnic: Softnic) -> None:
-    program = "sleep 3; echo restarts $SOFTNIC_RESTARTS"
+    program = "sleep 5; echo restarts $SOFTNIC_RESTARTS"
     code, out, err = softnic("run", "-n", "3", "--churn", "0.7s", "--seed", "3", "--", "sh", "-c", program)
     assert code == 0, err
     killed = re.findall(r"\[(\d)\] softnic run: rank \1 is killed", err)
@@ -68,6 +70,17 @@ def test_a_job_goes_on_while_its_ranks_are_killed(softnic: Softnic) -> None:
     ends = dict(re.findall(r"\[(\d)\] restarts (\d)", out))
     assert len(ends) >= 2  # one may have been killed just before the others ended
     assert all(killed.count(rank) == int(count) for rank, count in ends.items())
+
+
+def test_no_rank_is_hit_before_all_have_met(softnic: Softnic) -> None:
+    program = (
+        "import os, time; from softnic import MPI; time.sleep(int(os.environ['SOFTNIC_RANK']));"
+        "MPI.COMM_WORLD.Barrier(); print('met', flush=True); time.sleep(4)"
+    )
+    _, out, err = softnic("run", "-n", "3", "--churn", "1s", "--seed", "3", "--", "python", "-c", program)
+    assert "is killed" in err
+    assert "joining" not in err
+    assert out.count("met") >= 3
 
 
 def test_a_rank_that_fails_by_itself_ends_the_job(softnic: Softnic) -> None:

@@ -131,6 +131,23 @@ def test_collectives_with_objects() -> None:
     ]
 
 
+def test_a_failure_between_the_leaders_is_one_of_all_ranks_of_both_groups() -> None:
+    def on_rank(comm: Communicator) -> int:
+        first = comm.rank < 2
+        group, leaders = comm.Split(0 if first else 1), comm.Dup()
+        if comm.rank == 0:
+            leaders.Revoke()
+        with pytest.raises(MPI.Exception, match=r"Create_intercomm|sendrecv") as caught:
+            group.Create_intercomm(0, leaders, 2 if first else 0)
+        assert caught.value.Get_error_class() == MPI.ERR_REVOKED
+        found: int = group.allreduce(1)  # it remains usable
+        leaders.Free()
+        group.Free()
+        return found
+
+    assert run(SIZE, on_rank) == [2, 2, 3, 3, 3]
+
+
 def test_ranks_that_reduce_objects_by_different_operations() -> None:
     def on_rank(comm: Communicator) -> None:
         first = comm.rank == 0
