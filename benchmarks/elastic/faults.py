@@ -91,10 +91,12 @@ def _some(job: ElasticJob, chance: random.Random, count: int) -> list[int]:
     return chance.sample(sorted(job.running), count)
 
 
-def _recover(job: ElasticJob, begun: float, lost: list[int], restart: Callable[[], object]) -> Outcome:
-    """Wait for a step of the survivors, and then, after `restart`, of all."""
-    job.until("a step of the survivors", HANG_S, lambda: job.all_have_stepped(begun, but=lost))
-    survivors = [life.first_step_after(begun) for number, life in job.running.items() if number not in lost]
+def _recover(
+    job: ElasticJob, begun: float, lost: list[int], restart: Callable[[], object], below: int | None = None
+) -> Outcome:
+    """Wait for a step of the survivors, with fewer members than `below`, and then, after `restart`, of all."""
+    job.until("a step of the survivors", HANG_S, lambda: job.all_have_stepped(begun, lost, below))
+    survivors = [life.first_step_after(begun, below) for number, life in job.running.items() if number not in lost]
     restart()
     again = job.now()
     job.until("a step of all", HANG_S, lambda: job.all_have_stepped(again))
@@ -113,7 +115,7 @@ def _kill_some(job: ElasticJob, lost: list[int]) -> Outcome:
     begun = job.now()
     for number in lost:
         job.kill(number)
-    return _recover(job, begun, lost, lambda: [job.start(number) for number in lost])
+    return _recover(job, begun, lost, lambda: [job.start(number) for number in lost], job.plan.replicas)
 
 
 def _silence(job: ElasticJob, chance: random.Random) -> Outcome:
@@ -127,7 +129,7 @@ def _silence(job: ElasticJob, chance: random.Random) -> Outcome:
         job.mend(lost[0])
         job.start(lost[0])
 
-    return _recover(job, begun, lost, restart)
+    return _recover(job, begun, lost, restart, job.plan.replicas)
 
 
 def _cut(job: ElasticJob, chance: random.Random) -> Outcome:

@@ -41,7 +41,7 @@ class JobPlan:
     limit_s: float = 10.0
     """Of a call."""
     digest_every: int = 1
-    join_ms: int = 200
+    join_ms: int = 1000
     """How long the lighthouse waits for members that are alive and have not asked for the next quorum. With less than a
     receipt of the state slows a member down, the others leave it behind again and again."""
 
@@ -62,13 +62,14 @@ class Life:
         """Return the steps that were committed."""
         return [event for event in self.events if event.get("committed")]
 
-    def first_step_after(self, since: float) -> float | None:
-        """Return when it had committed the first step after a time that it took part in; None: not yet."""
+    def first_step_after(self, since: float, below: int | None = None) -> float | None:
+        """Return when it had committed the first step after a time that it took part in, with fewer members than
+        `below`; None: not yet. A step in which a replica dies may still be of all."""
         found = None
         for event in reversed(self.events):
             if event["at"] <= since:
                 break
-            if event.get("counted"):
+            if event.get("counted") and (below is None or event["members"] < below):
                 found = float(event["at"])
         return found
 
@@ -220,10 +221,11 @@ class ElasticJob:
     def now(self) -> float:
         return time.monotonic()
 
-    def all_have_stepped(self, since: float, but: Sequence[int] = ()) -> bool:
-        """Return whether each replica, but some, has committed a step that it took part in after a time."""
+    def all_have_stepped(self, since: float, but: Sequence[int] = (), below: int | None = None) -> bool:
+        """Return whether each replica, but some, has committed a step that it took part in after a time, with fewer
+        members than `below`."""
         waited = [life for number, life in self.running.items() if number not in but]
-        return all(life.first_step_after(since) is not None for life in waited)
+        return all(life.first_step_after(since, below) is not None for life in waited)
 
 
 def _free_port() -> int:
