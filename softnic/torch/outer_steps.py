@@ -56,7 +56,7 @@ class OuterSteps:
 
     Notes
     -----
-    Parameters below 4,096 bytes are averaged exactly. Sums of all parameters are computed at a time.
+    Parameters below 4,096 bytes are averaged exactly. All parameters are summed at the same time.
     """
 
     def __init__(
