@@ -41,7 +41,7 @@ class JobPlan:
     limit_s: float = 10.0
     """Of a call."""
     digest_every: int = 1
-    join_ms: int = 1000
+    join_ms: int = 500
     """How long the lighthouse waits for members that are alive and have not asked for the next quorum. With less than a
     receipt of the state slows a member down, the others leave it behind again and again."""
 
