@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.elastic.job import ElasticJob, JobPlan
 from benchmarks.elastic.replica import BUILD, PLAIN
 from softnic.measure import timing
-from softnic.measure.report import MeasurementError, Progress, column, share
+from softnic.measure.report import Progress, column, share
 
 WARM_S = 5.0
 """Of steps before those that count."""
@@ -34,6 +34,7 @@ class ThroughputRow:
     of_started: float = column("of with idle starts", share)
     next_step_s: float | None = column("death to survivors' next step, s: median")
     next_step_worst_s: float | None = column("longest")
+    stuck: int = column("faults with no step within the period")
     join_s: float | None = column("start to first counted step, s")
 
 
@@ -48,7 +49,7 @@ def measure(plan: JobPlan, seconds: float, period_s: float, seed: int, progress:
     progress(f"{who}, with idle starts")
     started = _with_starts(plan, seconds, period_s)
     progress(f"{who}, with faults")
-    faulted, next_s, join_s = _with_faults(plan, seconds, period_s, seed)
+    faulted, next_s, stuck, join_s = _with_faults(plan, seconds, period_s, seed)
     return ThroughputRow(
         who=plan.backend,
         what=plan.codec or "exact",
@@ -56,11 +57,12 @@ def measure(plan: JobPlan, seconds: float, period_s: float, seed: int, progress:
         fault_free=fault_free,
         machinery=fault_free / plain,
         started=started,
-        faults=len(next_s),
+        faults=len(next_s) + stuck,
         faulted=faulted,
         of_started=faulted / started,
         next_step_s=timing.median(next_s) if next_s else None,
         next_step_worst_s=max(next_s, default=None),
+        stuck=stuck,
         join_s=timing.median(join_s) if join_s else None,
     )
 
@@ -105,10 +107,13 @@ def _with_starts(plan: JobPlan, seconds: float, period_s: float) -> float:
         return _rate(job, begun, job.now())
 
 
-def _with_faults(plan: JobPlan, seconds: float, period_s: float, seed: int) -> tuple[float, list[float], list[float]]:
-    """Return samples a second, and for each fault the times to the survivors' next step and to that of the new one."""
+def _with_faults(
+    plan: JobPlan, seconds: float, period_s: float, seed: int
+) -> tuple[float, list[float], int, list[float]]:
+    """Return samples a second, for each fault the times to the survivors' next step, after how many faults some had
+    none within the period, and the times from a new process's start to its first step."""
     chance = random.Random(seed)
-    next_s, join_s = [], []
+    next_s, stuck, join_s = [], 0, []
     with tempfile.TemporaryDirectory() as directory, _started(plan, directory) as job:
         begun = job.now()
         while job.now() + 1e-3 < begun + seconds:
@@ -122,6 +127,7 @@ def _with_faults(plan: JobPlan, seconds: float, period_s: float, seed: int) -> t
             if (joined := new.first_step_after(new.started)) is not None:
                 join_s.append(joined - new.started)
             if None in firsts:
-                raise MeasurementError(f"replicas have made no step within {period_s:.0f} s of a fault")
-            next_s.append(max(first for first in firsts if first is not None) - killed.ended)
-        return _rate(job, begun, job.now()), next_s, join_s
+                stuck += 1
+            else:
+                next_s.append(max(first for first in firsts if first is not None) - killed.ended)
+        return _rate(job, begun, job.now()), next_s, stuck, join_s
