@@ -175,6 +175,26 @@ def _share_of_link(results: Rows) -> list[Cells]:
     return made
 
 
+def _joins(results: Rows) -> list[Cells]:
+    ours, *others = results
+    figure = f"{ours['counted_s']:.2f} s, of which {ours['beyond_s']:.2f} s after imports and the model"
+    by_http = ", ".join(f"{each['who']} {each['counted_s']:.2f} s" for each in others)
+    beside = f"with torchft's HTTP over loopback, which has no rate: {by_http}"
+    return [Cells("a new process, 100 MB, 1 Gbit/s: start to first counted step", figure, beside)]
+
+
+def _outer(results: Rows) -> list[Cells]:
+    """Outer steps, a row for each way."""
+    return [
+        Cells(
+            f"`{each['way']}`, an outer step every 100 of 2,000",
+            f"{each['fewer']:,.0f} times fewer bytes, test loss {each['beside']:+.1%}",
+            "DDP with a sum in bf16 in each step",
+        )
+        for each in results[1:]
+    ]
+
+
 def _peer(each: Mapping[str, Any]) -> str:
     """Return Gloo with the congestion control below it."""
     who, _, congestion = each["who"].partition(", ")
@@ -262,6 +282,18 @@ WAN_FIGURES = (
     ),
     Figure("performance-share", "python -m benchmarks.share --rounds 1", STREAM, _share_of_link),
 )
+JOINS = Figure(
+    "elastic-joins",
+    "python -m benchmarks.elastic --what joins --replicas 3 --rate 1gbit",
+    ("softnic/torchft", "softnic/checkpoint", "softnic/torch", "softnic/comm", "benchmarks/elastic"),
+    _joins,
+)
+OUTER = Figure(
+    "outer",
+    "python -m benchmarks.outer --ways diloco:feedback:rht:4 diloco:sparseloco:0.1,2 own:sparseloco:0.1,2,beta=1",
+    ("softnic/gradients", "benchmarks/outer.py", "benchmarks/outer_rank.py"),
+    _outer,
+)
 SCALE = Figure(
     "performance-scale",
     "python -m benchmarks.scale",
@@ -269,7 +301,13 @@ SCALE = Figure(
     scale.cells,
 )
 SCALE_PAGE = "performance-scale.md"
-PUBLISHED = {"performance.md": FIGURES, "wan.md": WAN_FIGURES, SCALE_PAGE: (SCALE,)}
+PUBLISHED = {
+    "performance.md": FIGURES,
+    "wan.md": WAN_FIGURES,
+    "elastic.md": (JOINS,),
+    "gradients.md": (OUTER,),
+    SCALE_PAGE: (SCALE,),
+}
 """The figures of each page of docs/."""
 REGION = "figures"
 
