@@ -2,34 +2,34 @@
 // codec 3): the bytes of a body in, float32 words out, sixteen lanes, one 512-bit beat a cycle.
 //
 // Rules: a packet of one body becomes a packet of `words` words, those of native/codecs/bfp.c. magnitude_bits (M, 3 to
-// 15) and words are taken with a packet's first beat. m_tuser beside m_tlast is an error: a body that ends early or
-// late, padding that is not zero, or a tkeep that is no packet's. A malformed body ends where its error is found, maybe
-// with a null beat (m_tkeep is zero), and what is left of it is dropped. Between packets the output pauses at most for
-// three cycles.
+// 15) and words are taken with a packet's first beat. m_axis_tuser beside m_axis_tlast is an error: a body that ends
+// early or late, padding that is not zero, or a tkeep that is no packet's. A malformed body ends where its error is
+// found, maybe with a null beat (m_axis_tkeep is zero), and what is left of it is dropped. Between packets the output
+// pauses at most for three cycles.
 module bfp_decoder (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic [3:0]   magnitude_bits,
     input  logic [31:0]  words,
-    input  logic [511:0] s_tdata,
-    input  logic [63:0]  s_tkeep,
-    input  logic         s_tvalid,
-    output logic         s_tready,
-    input  logic         s_tlast,
-    output logic [511:0] m_tdata,
-    output logic [63:0]  m_tkeep,
-    output logic         m_tvalid,
-    input  logic         m_tready,
-    output logic         m_tlast,
-    output logic         m_tuser
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    input  logic         s_axis_tlast,
+    output logic [511:0] m_axis_tdata,
+    output logic [63:0]  m_axis_tkeep,
+    output logic         m_axis_tvalid,
+    input  logic         m_axis_tready,
+    output logic         m_axis_tlast,
+    output logic         m_axis_tuser
 );
     logic         starts, ended, is_bad, take, drop;
     logic [519:0] window;
     logic [7:0]   count;
     logic [6:0]   take_bytes;
     body_window #(.TAKE(65)) body (
-        .clk, .rst_n, .s_tdata, .s_tkeep, .s_tvalid, .s_tready, .s_tlast, .starts, .window, .count, .ended, .is_bad,
-        .take, .take_bytes, .drop
+        .clk, .rst, .s_axis_tdata, .s_axis_tkeep, .s_axis_tvalid, .s_axis_tready, .s_axis_tlast, .starts, .window,
+        .count, .ended, .is_bad, .take, .take_bytes, .drop
     );
 
     // The packet at the window: the words and code widths of its blocks, and whether it is read or only dropped. A
@@ -72,7 +72,7 @@ module bfp_decoder (
         if (starts) left <= words;
         else if (take && !reads_now) left[31:4] <= left[31:4] - 28'd1;
         if (take) exponent <= exponent_of_next;
-        if (!rst_n) {reads, drains, has_exponent} <= 3'b000;
+        if (rst) {reads, drains, has_exponent} <= 3'b000;
         else begin
             if (starts) reads <= 1'b1;
             else if (enable && puts && ends) reads <= 1'b0;
@@ -91,7 +91,7 @@ module bfp_decoder (
     logic [3:0]   bits1, bits2;
     logic [4:0]   count1, count2, count4;
     logic         last1, error1, last2, error2, last4, error4, padded2;
-    assign enable = !valid[4] || m_tready;
+    assign enable = !valid[4] || m_axis_tready;
     always_ff @(posedge clk) begin
         if (enable) begin
             bytes1 <= window[511:0];
@@ -101,7 +101,7 @@ module bfp_decoder (
             last1 <= ends;
             error1 <= is_cut || is_long || is_bad;
         end
-        if (!rst_n) valid <= '0;
+        if (rst) valid <= '0;
         else if (enable) valid <= {valid[3:1], puts};
     end
     bfp_unpack #(.FLAGS(2)) unpack (
@@ -111,13 +111,13 @@ module bfp_decoder (
     );
     bfp_restore #(.FLAGS(7)) restore (
         .clk, .enable, .s_words(words2), .s_codes(codes2), .s_shared(shared2), .s_magnitude_bits(bits2),
-        .s_flags({count2, last2, error2 || (padded2 && count2 != 0)}), .m_words(m_tdata),
+        .s_flags({count2, last2, error2 || (padded2 && count2 != 0)}), .m_words(m_axis_tdata),
         .m_flags({count4, last4, error4})
     );
     for (genvar i = 0; i < 16; i++) begin : word
-        assign m_tkeep[4*i +: 4] = {4{count4 > 5'(i)}};
+        assign m_axis_tkeep[4*i +: 4] = {4{count4 > 5'(i)}};
     end
-    assign m_tvalid = valid[4];
-    assign m_tlast = last4;
-    assign m_tuser = last4 && error4;
+    assign m_axis_tvalid = valid[4];
+    assign m_axis_tlast = last4;
+    assign m_axis_tuser = last4 && error4;
 endmodule

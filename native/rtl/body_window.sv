@@ -1,7 +1,7 @@
 // A window on the bytes of a body: shows the next TAKE bytes of a packet, wherever they lie in its 512-bit beats, to a
 // decoder that takes as many of them as its block has (docs/FORMAT.md).
 //
-// Rules: two beats are held, and a third behind them, so that s_tready depends on no input of this cycle. `take`
+// Rules: two beats are held, and a third behind them, so that s_axis_tready depends on no input of this cycle. `take`
 // removes take_bytes (up to TAKE, and no more than `count`); `drop` removes everything that is held. Beats of the next
 // packet are held back until `drop` while `ended`. `is_bad`: a beat before the last one was not full, or bytes between
 // others are missing. `starts` in the cycle in which a packet's first beat is taken in.
@@ -9,12 +9,12 @@ module body_window #(
     parameter int TAKE = 65
 ) (
     input  logic              clk,
-    input  logic              rst_n,
-    input  logic [511:0]      s_tdata,
-    input  logic [63:0]       s_tkeep,
-    input  logic              s_tvalid,
-    output logic              s_tready,
-    input  logic              s_tlast,
+    input  logic              rst,
+    input  logic [511:0]      s_axis_tdata,
+    input  logic [63:0]       s_axis_tkeep,
+    input  logic              s_axis_tvalid,
+    output logic              s_axis_tready,
+    input  logic              s_axis_tlast,
     output logic              starts,
     output logic [8*TAKE-1:0] window,
     output logic [7:0]        count,
@@ -33,20 +33,20 @@ module body_window #(
     logic [6:0]  of_8;
     logic [2:0]  of_4;
     logic        s_bad;
-    assign of_32 = s_tkeep[31] ? s_tkeep[62:32] : s_tkeep[30:0];
+    assign of_32 = s_axis_tkeep[31] ? s_axis_tkeep[62:32] : s_axis_tkeep[30:0];
     assign of_16 = of_32[15] ? of_32[30:16] : of_32[14:0];
     assign of_8 = of_16[7] ? of_16[14:8] : of_16[6:0];
     assign of_4 = of_8[3] ? of_8[6:4] : of_8[2:0];
-    assign s_bytes = s_tkeep[63] ? 7'd64
-        : {1'b0, s_tkeep[31], of_32[15], of_16[7], of_8[3], of_4[1], of_4[1] ? of_4[2] : of_4[0]};
-    assign s_bad = |(s_tkeep[63:1] & ~s_tkeep[62:0]) || (!s_tlast && !s_tkeep[63]);
+    assign s_bytes = s_axis_tkeep[63] ? 7'd64
+        : {1'b0, s_axis_tkeep[31], of_32[15], of_16[7], of_8[3], of_4[1], of_4[1] ? of_4[2] : of_4[0]};
+    assign s_bad = |(s_axis_tkeep[63:1] & ~s_axis_tkeep[62:0]) || (!s_axis_tlast && !s_axis_tkeep[63]);
 
     logic [BEAT-1:0] s_beat, spare, coming;
     logic            spare_valid, coming_valid, loads;
-    assign s_beat = {s_tdata, s_bytes, s_tlast, s_bad};
-    assign s_tready = !spare_valid;
+    assign s_beat = {s_axis_tdata, s_bytes, s_axis_tlast, s_bad};
+    assign s_axis_tready = !spare_valid;
     assign coming = spare_valid ? spare : s_beat;
-    assign coming_valid = spare_valid || s_tvalid;
+    assign coming_valid = spare_valid || s_axis_tvalid;
 
     // The beats in the window: the first from byte `at` on, then the second.
     logic [511:0]  first, second;
@@ -72,11 +72,11 @@ module body_window #(
         if (crosses) {first, first_bytes} <= {second, second_bytes};
         if (loads && !first_left) {first, first_bytes} <= coming[BEAT-1:2];
         if (loads && first_left) {second, second_bytes} <= coming[BEAT-1:2];
-        if (!rst_n) begin
+        if (rst) begin
             {spare_valid, first_valid, second_valid, ended, is_bad, amid} <= '0;
             at <= '0;
         end else begin
-            spare_valid <= !loads && (spare_valid || s_tvalid);
+            spare_valid <= !loads && (spare_valid || s_axis_tvalid);
             first_valid <= first_left || loads;
             second_valid <= second_left || (loads && first_left);
             at <= drop ? 6'd0 : at_after[5:0];

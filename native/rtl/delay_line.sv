@@ -5,7 +5,7 @@ module delay_line #(
     parameter int DEPTH = 8
 ) (
     input  logic             clk,
-    input  logic             rst_n,
+    input  logic             rst,
     input  logic             enable,
     input  logic [WIDTH-1:0] d,
     output logic [WIDTH-1:0] q
@@ -20,7 +20,7 @@ module delay_line #(
             memory[at] <= d;
             q <= memory[next];
         end
-        if (!rst_n) at <= '0;
+        if (rst) at <= '0;
         else if (enable) at <= next;
     end
 endmodule

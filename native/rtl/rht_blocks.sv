@@ -8,13 +8,13 @@
 // m_error, maybe with a null beat (m_count is 0).
 module rht_blocks (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic [31:0]  words,
-    input  logic [511:0] s_tdata,
-    input  logic [63:0]  s_tkeep,
-    input  logic         s_tvalid,
-    output logic         s_tready,
-    input  logic         s_tlast,
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    input  logic         s_axis_tlast,
     input  logic         enable,
     output logic         m_valid,
     output logic [511:0] m_words,
@@ -33,8 +33,8 @@ module rht_blocks (
     logic [7:0]   count;
     logic [6:0]   take_bytes;
     body_window #(.TAKE(64)) body (
-        .clk, .rst_n, .s_tdata, .s_tkeep, .s_tvalid, .s_tready, .s_tlast, .starts, .window, .count, .ended, .is_bad,
-        .take, .take_bytes, .drop
+        .clk, .rst, .s_axis_tdata, .s_axis_tkeep, .s_axis_tvalid, .s_axis_tready, .s_axis_tlast, .starts, .window,
+        .count, .ended, .is_bad, .take, .take_bytes, .drop
     );
 
     // The packet, and the block at the window: its size follows from the words that are left.
@@ -106,7 +106,7 @@ module rht_blocks (
         else if (enable && puts && is_end) left <= {left[31:7] - {24'd0, log == 3'd7}, rest_after};
         if (enable && reads_now) scale <= window[15:0];
         else if (enable && puts && reads_next) scale <= is_zero ? window[15:0] : window[79:64];
-        if (!rst_n) begin
+        if (rst) begin
             {m_valid, reads, drains, has_scale} <= '0;
             index <= 3'd0;
         end else begin

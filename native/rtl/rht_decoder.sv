@@ -2,24 +2,25 @@
 // out, one 512-bit beat of sixteen words a cycle, with the bits of native/codecs/rht.c.
 //
 // Rules: a packet of one body becomes a packet of `words` words, which is taken with its first beat. The pipeline: read
-// blocks, multiply levels by the scale, pick one a word, seven butterfly stages, scale down, flip signs. m_tuser beside
-// m_tlast is an error: a body that ends early or late, a malformed scale, or a tkeep that is no packet's. A malformed
-// body ends where its error is found, maybe with a null beat (m_tkeep is zero), and what is left of it is dropped.
+// blocks, multiply levels by the scale, pick one a word, seven butterfly stages, scale down, flip signs. m_axis_tuser
+// beside m_axis_tlast is an error: a body that ends early or late, a malformed scale, or a tkeep that is no packet's. A
+// malformed body ends where its error is found, maybe with a null beat (m_axis_tkeep is zero), and what is left of it
+// is dropped.
 module rht_decoder (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic [31:0]  words,
-    input  logic [511:0] s_tdata,
-    input  logic [63:0]  s_tkeep,
-    input  logic         s_tvalid,
-    output logic         s_tready,
-    input  logic         s_tlast,
-    output logic [511:0] m_tdata,
-    output logic [63:0]  m_tkeep,
-    output logic         m_tvalid,
-    input  logic         m_tready,
-    output logic         m_tlast,
-    output logic         m_tuser
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    input  logic         s_axis_tlast,
+    output logic [511:0] m_axis_tdata,
+    output logic [63:0]  m_axis_tkeep,
+    output logic         m_axis_tvalid,
+    input  logic         m_axis_tready,
+    output logic         m_axis_tlast,
+    output logic         m_axis_tuser
 );
     // Enabled cycles from the beat that was read to each step's result.
     localparam int MULTIPLIED = 3, PICKED = MULTIPLIED + 1, TRANSFORMED = PICKED + 49, HALVED = TRANSFORMED + 1;
@@ -31,7 +32,7 @@ module rht_decoder (
     localparam logic [15:0] ZERO = 16'h0000, AS_IT_IS = 16'hffff;
 
     logic enable;
-    assign enable = !m_tvalid || m_tready;
+    assign enable = !m_axis_tvalid || m_axis_tready;
 
     logic [511:0]         plain;
     logic [15:0]          scale;
@@ -41,9 +42,9 @@ module rht_decoder (
     logic [HALVED:0]      is_plain, is_zero;
     logic [MULTIPLIED:0][63:0] codes;
     rht_blocks blocks (
-        .clk, .rst_n, .words, .s_tdata, .s_tkeep, .s_tvalid, .s_tready, .s_tlast, .enable, .m_valid(valid[0]),
-        .m_words(plain), .m_codes(codes[0]), .m_scale(scale), .m_log(log[0]), .m_index(index[0]), .m_count(count[0]),
-        .m_last(last[0]), .m_error(error[0])
+        .clk, .rst, .words, .s_axis_tdata, .s_axis_tkeep, .s_axis_tvalid, .s_axis_tready, .s_axis_tlast, .enable,
+        .m_valid(valid[0]), .m_words(plain), .m_codes(codes[0]), .m_scale(scale), .m_log(log[0]), .m_index(index[0]),
+        .m_count(count[0]), .m_last(last[0]), .m_error(error[0])
     );
     assign is_plain[0] = log[0] == 0 || scale == AS_IT_IS;
     assign is_zero[0] = scale == ZERO;
@@ -56,7 +57,7 @@ module rht_decoder (
             index[HALVED:1] <= index[HALVED-1:0];
             codes[MULTIPLIED:1] <= codes[MULTIPLIED-1:0];
         end
-        if (!rst_n) valid[DONE:1] <= '0;
+        if (rst) valid[DONE:1] <= '0;
         else if (enable) valid[DONE:1] <= valid[DONE-1:0];
     end
 
@@ -74,7 +75,7 @@ module rht_decoder (
 
     // Signs after the transform. A NaN, which only scales that no encoder writes give, has one form.
     logic [511:0] waiting;
-    delay_line #(.DEPTH(HALVED)) plain_line (.clk, .rst_n, .enable, .d(plain), .q(waiting));
+    delay_line #(.DEPTH(HALVED)) plain_line (.clk, .rst, .enable, .d(plain), .q(waiting));
     for (genvar i = 0; i < 16; i++) begin : lane
         logic [31:0] word;
         logic        is_nan;
@@ -86,13 +87,13 @@ module rht_decoder (
         assign is_nan = &word[30:23] && word[22:0] != 0;
         always_ff @(posedge clk) if (enable) begin
             picked[32*i +: 32] <= {codes[MULTIPLIED][4*i + 3], values[codes[MULTIPLIED][4*i +: 3]]};
-            if (is_plain[HALVED]) m_tdata[32*i +: 32] <= waiting[32*i +: 32];
-            else if (is_zero[HALVED]) m_tdata[32*i +: 32] <= 32'd0;
-            else m_tdata[32*i +: 32] <= is_nan ? 32'h7fc00000 : word;
+            if (is_plain[HALVED]) m_axis_tdata[32*i +: 32] <= waiting[32*i +: 32];
+            else if (is_zero[HALVED]) m_axis_tdata[32*i +: 32] <= 32'd0;
+            else m_axis_tdata[32*i +: 32] <= is_nan ? 32'h7fc00000 : word;
         end
-        assign m_tkeep[4*i +: 4] = {4{count[DONE] > 5'(i)}};
+        assign m_axis_tkeep[4*i +: 4] = {4{count[DONE] > 5'(i)}};
     end
-    assign m_tvalid = valid[DONE];
-    assign m_tlast = last[DONE];
-    assign m_tuser = last[DONE] && error[DONE];
+    assign m_axis_tvalid = valid[DONE];
+    assign m_axis_tlast = last[DONE];
+    assign m_axis_tuser = last[DONE] && error[DONE];
 endmodule

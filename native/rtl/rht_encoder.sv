@@ -4,22 +4,22 @@
 // Rules: a packet of words becomes a packet of one body. The pipeline: gather blocks, flip signs, seven butterfly
 // stages, scale down, find the largest coefficient while the block waits, multiply thresholds by the scale, compare,
 // pack. All blocks are encoded here, also those with huge words, infinities or NaNs, and the shorter ones at a packet's
-// end. m_tuser beside m_tlast is an error: s_tkeep was not whole words from the first on, or a beat before the last one
-// was not full. Every 32 blocks that are not transformed take one cycle more.
+// end. m_axis_tuser beside m_axis_tlast is an error: s_axis_tkeep was not whole words from the first on, or a beat
+// before the last one was not full. Every 32 blocks that are not transformed take one cycle more.
 module rht_encoder (
     input  logic         clk,
-    input  logic         rst_n,
-    input  logic [511:0] s_tdata,
-    input  logic [63:0]  s_tkeep,
-    input  logic         s_tvalid,
-    output logic         s_tready,
-    input  logic         s_tlast,
-    output logic [511:0] m_tdata,
-    output logic [63:0]  m_tkeep,
-    output logic         m_tvalid,
-    input  logic         m_tready,
-    output logic         m_tlast,
-    output logic         m_tuser
+    input  logic         rst,
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    input  logic         s_axis_tlast,
+    output logic [511:0] m_axis_tdata,
+    output logic [63:0]  m_axis_tkeep,
+    output logic         m_axis_tvalid,
+    input  logic         m_axis_tready,
+    output logic         m_axis_tlast,
+    output logic         m_axis_tuser
 );
     // Enabled cycles from the gathered beat to each step's result.
     localparam int TRANSFORMED = 49, HALVED = TRANSFORMED + 1, BEAT_MOST = HALVED + 2, BLOCK_MOST = BEAT_MOST + 1;
@@ -34,9 +34,9 @@ module rht_encoder (
     logic [15:0] kept;
     logic        is_bad;
     logic [511:0] masked;
-    words_kept keep_of_words (.keep(s_tkeep), .last(s_tlast), .kept, .is_bad);
+    words_kept keep_of_words (.keep(s_axis_tkeep), .last(s_axis_tlast), .kept, .is_bad);
     for (genvar i = 0; i < 16; i++) begin : mask
-        assign masked[32*i +: 32] = kept[i] ? s_tdata[32*i +: 32] : 32'd0;
+        assign masked[32*i +: 32] = kept[i] ? s_axis_tdata[32*i +: 32] : 32'd0;
     end
 
     // What a beat is, along the pipeline.
@@ -45,8 +45,8 @@ module rht_encoder (
     logic [COMPARED:0][2:0] log, index, count;
     logic [511:0]           words;
     rht_gather gather (
-        .clk, .rst_n, .s_words(masked), .s_kept(kept), .s_last(s_tlast), .s_error(is_bad), .s_valid(s_tvalid),
-        .s_ready(s_tready), .enable, .m_valid(valid[0]), .m_words(words), .m_log(log[0]), .m_index(index[0]),
+        .clk, .rst, .s_words(masked), .s_kept(kept), .s_last(s_axis_tlast), .s_error(is_bad), .s_valid(s_axis_tvalid),
+        .s_ready(s_axis_tready), .enable, .m_valid(valid[0]), .m_words(words), .m_log(log[0]), .m_index(index[0]),
         .m_count(count[0]), .m_is_huge(is_huge[0]), .m_is_end(ends[0]), .m_last(last[0]),
         .m_error(error[0])
     );
@@ -61,7 +61,7 @@ module rht_encoder (
             index[COMPARED:1] <= index[COMPARED-1:0];
             count[COMPARED:1] <= count[COMPARED-1:0];
         end
-        if (!rst_n) valid[PACKED:1] <= '0;
+        if (rst) valid[PACKED:1] <= '0;
         else if (enable) valid[PACKED:1] <= valid[PACKED-1:0];
     end
 
@@ -104,7 +104,7 @@ module rht_encoder (
     logic [3:0]  scale_in, scale_out;
     always_ff @(posedge clk) begin
         if (enable) scales[scale_in] <= rounded < LEAST_SCALE ? 16'd0 : rounded;
-        if (!rst_n) {scale_in, scale_out} <= '0;
+        if (rst) {scale_in, scale_out} <= '0;
         else if (enable) begin
             if (valid[BLOCK_MOST] && ends[BLOCK_MOST]) scale_in <= scale_in + 4'd1;
             if (valid[WAITED] && ends[WAITED]) scale_out <= scale_out + 4'd1;
@@ -116,7 +116,7 @@ module rht_encoder (
     logic [511:0]     waiting;
     logic [6:0][30:0] thresholds;
     logic [63:0]      codes;
-    delay_line #(.DEPTH(MULTIPLIED - HALVED)) coefficient_line (.clk, .rst_n, .enable, .d(coefficients), .q(waiting));
+    delay_line #(.DEPTH(MULTIPLIED - HALVED)) coefficient_line (.clk, .rst, .enable, .d(coefficients), .q(waiting));
     for (genvar t = 0; t < 7; t++) begin : threshold
         rht_product #(.FACTOR(THRESHOLDS[32*t +: 32])) times_scale (
             .clk, .enable, .scale(scale[14:0]), .product(thresholds[t])
@@ -144,7 +144,7 @@ module rht_encoder (
     logic [6:0]       chunk_bytes, body_bytes;
     logic [2:0]       now;
     logic             is_first;
-    delay_line #(.DEPTH(COMPARED)) word_line (.clk, .rst_n, .enable, .d(words), .q(plain));
+    delay_line #(.DEPTH(COMPARED)) word_line (.clk, .rst, .enable, .d(words), .q(plain));
     assign now = log[COMPARED];
     assign is_first = index[COMPARED] == 0 && now != 0;
     always_comb begin
@@ -161,8 +161,8 @@ module rht_encoder (
     end
 
     body_packer #(.CHUNK(66)) packer (
-        .clk, .rst_n, .s_chunk(chunk), .s_bytes({1'b0, chunk_bytes}), .s_valid(valid[PACKED]), .s_ready(packer_ready),
-        .s_last(last[PACKED]), .s_error(error[PACKED]), .m_tdata, .m_tkeep, .m_tvalid, .m_tready, .m_tlast,
-        .m_tuser
+        .clk, .rst, .s_chunk(chunk), .s_bytes({1'b0, chunk_bytes}), .s_valid(valid[PACKED]), .s_ready(packer_ready),
+        .s_last(last[PACKED]), .s_error(error[PACKED]), .m_axis_tdata, .m_axis_tkeep, .m_axis_tvalid, .m_axis_tready,
+        .m_axis_tlast, .m_axis_tuser
     );
 endmodule

@@ -9,7 +9,7 @@
 // zero.
 module rht_gather (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic [511:0] s_words,
     input  logic [15:0]  s_kept,
     input  logic         s_last,
@@ -61,7 +61,7 @@ module rht_gather (
             last[into] <= s_last;
             error[into] <= s_error || (place != 0 && error[into]);
         end
-        if (!rst_n) begin
+        if (rst) begin
             into <= 1'b0;
             place <= 3'd0;
         end else if (enters) begin
@@ -126,7 +126,7 @@ module rht_gather (
             m_error <= error[from];
         end
         if (leaves && index == 0) {block_log, huge_block} <= {log_left, huge_now};
-        if (!rst_n) begin
+        if (rst) begin
             m_valid <= 1'b0;
             full <= 2'b00;
             from <= 1'b0;

@@ -18,8 +18,8 @@
 // The received word is an addition's first operand. What is stored is what the sent body decodes to, so that all nodes
 // end with the same bits; a body that is only passed on leaves as it came. Settings (these, magnitude_bits, and
 // `words`, the words of the block) are taken in the cycle of `starts`, when the first beats of the step's inputs are
-// here; the next step starts when this one's inputs have left the adders. *_tuser beside *_tlast is an error: a
-// malformed body, or a local block of another length. Buffers hold DEPTH beats each. While all nodes send their first
+// here; the next step starts when this one's inputs have left the adders. *_axis_tuser beside *_axis_tlast is an error:
+// a malformed body, or a local block of another length. Buffers hold DEPTH beats each. While all nodes send their first
 // block, nobody takes what arrives: a block's body must fit into a Tx and an Rx FIFO, so that large blocks are passed
 // in pieces.
 module ring_step #(
@@ -27,7 +27,7 @@ module ring_step #(
     parameter logic [31:0] INVALID = 32'hffc00000
 ) (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic         receives,
     input  logic         adds,
     input  logic         sends,
@@ -35,40 +35,41 @@ module ring_step #(
     input  logic [3:0]   magnitude_bits,
     input  logic [31:0]  words,
     output logic         starts,
-    input  logic [511:0] rx_tdata,
-    input  logic [63:0]  rx_tkeep,
-    input  logic         rx_tvalid,
-    output logic         rx_tready,
-    input  logic         rx_tlast,
-    input  logic [511:0] local_tdata,
-    input  logic [63:0]  local_tkeep,
-    input  logic         local_tvalid,
-    output logic         local_tready,
-    input  logic         local_tlast,
-    output logic [511:0] tx_tdata,
-    output logic [63:0]  tx_tkeep,
-    output logic         tx_tvalid,
-    input  logic         tx_tready,
-    output logic         tx_tlast,
-    output logic         tx_tuser,
-    output logic [511:0] out_tdata,
-    output logic [63:0]  out_tkeep,
-    output logic         out_tvalid,
-    input  logic         out_tready,
-    output logic         out_tlast,
-    output logic         out_tuser
+    input  logic [511:0] rx_axis_tdata,
+    input  logic [63:0]  rx_axis_tkeep,
+    input  logic         rx_axis_tvalid,
+    output logic         rx_axis_tready,
+    input  logic         rx_axis_tlast,
+    input  logic [511:0] local_axis_tdata,
+    input  logic [63:0]  local_axis_tkeep,
+    input  logic         local_axis_tvalid,
+    output logic         local_axis_tready,
+    input  logic         local_axis_tlast,
+    output logic [511:0] tx_axis_tdata,
+    output logic [63:0]  tx_axis_tkeep,
+    output logic         tx_axis_tvalid,
+    input  logic         tx_axis_tready,
+    output logic         tx_axis_tlast,
+    output logic         tx_axis_tuser,
+    output logic [511:0] out_axis_tdata,
+    output logic [63:0]  out_axis_tkeep,
+    output logic         out_axis_tvalid,
+    input  logic         out_axis_tready,
+    output logic         out_axis_tlast,
+    output logic         out_axis_tuser
 );
     // Buffers of both inputs.
     logic [511:0] body_data, block_data;
     logic [63:0]  body_keep, block_keep;
     logic         body_valid, body_ready, body_last, block_valid, block_ready, block_last;
     stream_fifo #(.WIDTH(577), .DEPTH(DEPTH)) rx_fifo (
-        .clk, .rst_n, .s_data({rx_tdata, rx_tkeep, rx_tlast}), .s_valid(rx_tvalid), .s_ready(rx_tready),
-        .m_data({body_data, body_keep, body_last}), .m_valid(body_valid), .m_ready(body_ready)
+        .clk, .rst, .s_data({rx_axis_tdata, rx_axis_tkeep, rx_axis_tlast}), .s_valid(rx_axis_tvalid),
+        .s_ready(rx_axis_tready), .m_data({body_data, body_keep, body_last}), .m_valid(body_valid), .m_ready(body_ready)
     );
     stream_fifo #(.WIDTH(577), .DEPTH(DEPTH)) input_fifo (
-        .clk, .rst_n, .s_data({local_tdata, local_tkeep, local_tlast}), .s_valid(local_tvalid), .s_ready(local_tready),
-        .m_data({block_data, block_keep, block_last}), .m_valid(block_valid), .m_ready(block_ready)
+        .clk, .rst, .s_data({local_axis_tdata, local_axis_tkeep, local_axis_tlast}), .s_valid(local_axis_tvalid),
+        .s_ready(local_axis_tready), .m_data({block_data, block_keep, block_last}), .m_valid(block_valid),
+        .m_ready(block_ready)
     );
 
     // Control: a step runs until the last beats of its inputs and of their sum have passed.
@@ -87,7 +88,7 @@ module ring_step #(
             {has_rx, has_local, to_tx, to_out} <= {receives, adds, sends, stores};
             {bits, step_words} <= {magnitude_bits, words};
         end
-        if (!rst_n) {wants_body, wants_got, wants_block, wants_sum} <= 4'b0000;
+        if (rst) {wants_body, wants_got, wants_block, wants_sum} <= 4'b0000;
         else if (starts) {wants_body, wants_got, wants_block, wants_sum} <= {receives, receives, adds, 1'b1};
         else begin
             if (body_passes && body_last) wants_body <= 1'b0;
@@ -102,9 +103,10 @@ module ring_step #(
     // Decompression.
     assign body_ready = decoder_ready && wants_body;
     bfp_decoder decompress (
-        .clk, .rst_n, .magnitude_bits(bits), .words(step_words), .s_tdata(body_data), .s_tkeep(body_keep),
-        .s_tvalid(body_valid && wants_body), .s_tready(decoder_ready), .s_tlast(body_last), .m_tdata(got_data),
-        .m_tkeep(got_keep), .m_tvalid(got_valid), .m_tready(got_ready), .m_tlast(got_last), .m_tuser(got_error)
+        .clk, .rst, .magnitude_bits(bits), .words(step_words), .s_axis_tdata(body_data), .s_axis_tkeep(body_keep),
+        .s_axis_tvalid(body_valid && wants_body), .s_axis_tready(decoder_ready), .s_axis_tlast(body_last),
+        .m_axis_tdata(got_data), .m_axis_tkeep(got_keep), .m_axis_tvalid(got_valid), .m_axis_tready(got_ready),
+        .m_axis_tlast(got_last), .m_axis_tuser(got_error)
     );
 
     // Reduction. A step with one input passes the adders by, so that no NaN is touched. The error of a received block
@@ -117,14 +119,14 @@ module ring_step #(
     assign got_ready = reduces ? a_ready : sum_ready;
     assign block_ready = wants_block && (reduces ? b_ready : sum_ready);
     float_add_lanes #(.LANES(16), .INVALID(INVALID)) adders (
-        .clk, .rst_n, .s_a_tdata(got_data), .s_a_tkeep(got_keep), .s_a_tvalid(got_valid && reduces),
-        .s_a_tready(a_ready), .s_a_tlast(got_last), .s_b_tdata(block_data), .s_b_tkeep(block_keep),
-        .s_b_tvalid(block_valid && wants_block && reduces), .s_b_tready(b_ready), .s_b_tlast(block_last),
-        .m_tdata(added_data), .m_tkeep(added_keep), .m_tvalid(added_valid), .m_tready(sum_ready && reduces),
-        .m_tlast(added_last), .m_tuser(added_error)
+        .clk, .rst, .a_axis_tdata(got_data), .a_axis_tkeep(got_keep), .a_axis_tvalid(got_valid && reduces),
+        .a_axis_tready(a_ready), .a_axis_tlast(got_last), .b_axis_tdata(block_data), .b_axis_tkeep(block_keep),
+        .b_axis_tvalid(block_valid && wants_block && reduces), .b_axis_tready(b_ready), .b_axis_tlast(block_last),
+        .m_axis_tdata(added_data), .m_axis_tkeep(added_keep), .m_axis_tvalid(added_valid),
+        .m_axis_tready(sum_ready && reduces), .m_axis_tlast(added_last), .m_axis_tuser(added_error)
     );
     always_ff @(posedge clk) begin
-        if (!rst_n || starts) was_bad <= 1'b0;
+        if (rst || starts) was_bad <= 1'b0;
         else if (got_valid && got_ready && got_last && got_error) was_bad <= 1'b1;
     end
     always_comb begin
@@ -142,9 +144,10 @@ module ring_step #(
     assign sum_passes = sum_valid && sum_ready && wants_sum;
 
     ring_step_send #(.DEPTH(DEPTH)) send (
-        .clk, .rst_n, .magnitude_bits(bits), .sends(to_tx), .stores(to_out), .s_tdata(sum_data), .s_tkeep(sum_keep),
-        .s_tvalid(sum_valid && wants_sum), .s_tready(sum_ready), .s_tlast(sum_last), .s_error(sum_error), .tx_tdata,
-        .tx_tkeep, .tx_tvalid, .tx_tready, .tx_tlast, .tx_tuser, .out_tdata, .out_tkeep, .out_tvalid, .out_tready,
-        .out_tlast, .out_tuser
+        .clk, .rst, .magnitude_bits(bits), .sends(to_tx), .stores(to_out), .s_axis_tdata(sum_data),
+        .s_axis_tkeep(sum_keep), .s_axis_tvalid(sum_valid && wants_sum), .s_axis_tready(sum_ready),
+        .s_axis_tlast(sum_last), .s_error(sum_error), .tx_axis_tdata, .tx_axis_tkeep, .tx_axis_tvalid, .tx_axis_tready,
+        .tx_axis_tlast, .tx_axis_tuser, .out_axis_tdata, .out_axis_tkeep, .out_axis_tvalid, .out_axis_tready,
+        .out_axis_tlast, .out_axis_tuser
     );
 endmodule

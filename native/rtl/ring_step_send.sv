@@ -8,28 +8,28 @@ module ring_step_send #(
     parameter int DEPTH = 512
 ) (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     input  logic [3:0]   magnitude_bits,
     input  logic         sends,
     input  logic         stores,
-    input  logic [511:0] s_tdata,
-    input  logic [63:0]  s_tkeep,
-    input  logic         s_tvalid,
-    output logic         s_tready,
-    input  logic         s_tlast,
+    input  logic [511:0] s_axis_tdata,
+    input  logic [63:0]  s_axis_tkeep,
+    input  logic         s_axis_tvalid,
+    output logic         s_axis_tready,
+    input  logic         s_axis_tlast,
     input  logic         s_error,
-    output logic [511:0] tx_tdata,
-    output logic [63:0]  tx_tkeep,
-    output logic         tx_tvalid,
-    input  logic         tx_tready,
-    output logic         tx_tlast,
-    output logic         tx_tuser,
-    output logic [511:0] out_tdata,
-    output logic [63:0]  out_tkeep,
-    output logic         out_tvalid,
-    input  logic         out_tready,
-    output logic         out_tlast,
-    output logic         out_tuser
+    output logic [511:0] tx_axis_tdata,
+    output logic [63:0]  tx_axis_tkeep,
+    output logic         tx_axis_tvalid,
+    input  logic         tx_axis_tready,
+    output logic         tx_axis_tlast,
+    output logic         tx_axis_tuser,
+    output logic [511:0] out_axis_tdata,
+    output logic [63:0]  out_axis_tkeep,
+    output logic         out_axis_tvalid,
+    input  logic         out_axis_tready,
+    output logic         out_axis_tlast,
+    output logic         out_axis_tuser
 );
     localparam int STAGES = 6; // of bfp_quantise
     localparam int FLAGS = 16 + 4;
@@ -44,17 +44,17 @@ module ring_step_send #(
     logic [7:0]      shared;
     logic [3:0]      bits;
     assign enable = !valid[STAGES] || (packs && restores);
-    assign s_tready = enable;
-    words_kept keep_of_words (.keep(s_tkeep), .last(s_tlast), .kept, .is_bad);
+    assign s_axis_tready = enable;
+    words_kept keep_of_words (.keep(s_axis_tkeep), .last(s_axis_tlast), .kept, .is_bad);
     bfp_quantise #(.FLAGS(FLAGS)) quantise (
-        .clk, .enable, .s_words(s_tdata), .s_kept(kept), .s_magnitude_bits(magnitude_bits),
-        .s_flags({kept, s_tlast, s_error || is_bad, sends, stores}), .m_words(words), .m_codes(codes),
+        .clk, .enable, .s_words(s_axis_tdata), .s_kept(kept), .s_magnitude_bits(magnitude_bits),
+        .s_flags({kept, s_axis_tlast, s_error || is_bad, sends, stores}), .m_words(words), .m_codes(codes),
         .m_shared(shared), .m_magnitude_bits(bits),
         .m_flags({code_kept, code_last, code_error, code_sends, code_stores})
     );
     always_ff @(posedge clk) begin
-        if (!rst_n) valid <= '0;
-        else if (enable) valid <= {valid[STAGES-1:1], s_tvalid};
+        if (rst) valid <= '0;
+        else if (enable) valid <= {valid[STAGES-1:1], s_axis_tvalid};
     end
 
     // To the next node: pack, Tx FIFO.
@@ -67,7 +67,7 @@ module ring_step_send #(
     assign packs = !chunk_valid || chunk_ready;
     always_ff @(posedge clk) begin
         if (packs) {chunk_last, chunk_error} <= {code_last, code_error};
-        if (!rst_n) chunk_valid <= 1'b0;
+        if (rst) chunk_valid <= 1'b0;
         else if (packs) chunk_valid <= valid[STAGES] && code_sends && restores;
     end
     bfp_pack pack (
@@ -75,14 +75,14 @@ module ring_step_send #(
         .s_empty(!code_kept[0]), .m_chunk(chunk), .m_bytes(chunk_bytes)
     );
     body_packer #(.CHUNK(65)) packer (
-        .clk, .rst_n, .s_chunk(chunk), .s_bytes({1'b0, chunk_bytes}), .s_valid(chunk_valid), .s_ready(chunk_ready),
-        .s_last(chunk_last), .s_error(chunk_error), .m_tdata(body_data), .m_tkeep(body_keep), .m_tvalid(body_valid),
-        .m_tready(body_ready), .m_tlast(body_last), .m_tuser(body_error)
+        .clk, .rst, .s_chunk(chunk), .s_bytes({1'b0, chunk_bytes}), .s_valid(chunk_valid), .s_ready(chunk_ready),
+        .s_last(chunk_last), .s_error(chunk_error), .m_axis_tdata(body_data), .m_axis_tkeep(body_keep),
+        .m_axis_tvalid(body_valid), .m_axis_tready(body_ready), .m_axis_tlast(body_last), .m_axis_tuser(body_error)
     );
     stream_fifo #(.WIDTH(578), .DEPTH(DEPTH)) tx_fifo (
-        .clk, .rst_n, .s_data({body_data, body_keep, body_last, body_error}), .s_valid(body_valid),
-        .s_ready(body_ready), .m_data({tx_tdata, tx_tkeep, tx_tlast, tx_tuser}), .m_valid(tx_tvalid),
-        .m_ready(tx_tready)
+        .clk, .rst, .s_data({body_data, body_keep, body_last, body_error}), .s_valid(body_valid), .s_ready(body_ready),
+        .m_data({tx_axis_tdata, tx_axis_tkeep, tx_axis_tlast, tx_axis_tuser}), .m_valid(tx_axis_tvalid),
+        .m_ready(tx_axis_tready)
     );
 
     // To the local memory: restore, output FIFO. An error of the block is in its last beat.
@@ -93,7 +93,7 @@ module ring_step_send #(
     logic [511:0] word_data;
     assign restores = !word_valid[1] || word_ready;
     always_ff @(posedge clk) begin
-        if (!rst_n) word_valid <= 2'b00;
+        if (rst) word_valid <= 2'b00;
         else if (restores) word_valid <= {word_valid[0], valid[STAGES] && code_stores && packs};
     end
     bfp_restore #(.FLAGS(18)) restore (
@@ -104,8 +104,8 @@ module ring_step_send #(
         assign word_keep[4*i +: 4] = {4{word_kept[i]}};
     end
     stream_fifo #(.WIDTH(578), .DEPTH(DEPTH)) output_fifo (
-        .clk, .rst_n, .s_data({word_data, word_keep, word_last, word_error && word_last}), .s_valid(word_valid[1]),
-        .s_ready(word_ready), .m_data({out_tdata, out_tkeep, out_tlast, out_tuser}), .m_valid(out_tvalid),
-        .m_ready(out_tready)
+        .clk, .rst, .s_data({word_data, word_keep, word_last, word_error && word_last}), .s_valid(word_valid[1]),
+        .s_ready(word_ready), .m_data({out_axis_tdata, out_axis_tkeep, out_axis_tlast, out_axis_tuser}),
+        .m_valid(out_axis_tvalid), .m_ready(out_axis_tready)
     );
 endmodule

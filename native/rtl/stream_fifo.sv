@@ -5,7 +5,7 @@ module stream_fifo #(
     parameter int DEPTH = 512
 ) (
     input  logic             clk,
-    input  logic             rst_n,
+    input  logic             rst,
     input  logic [WIDTH-1:0] s_data,
     input  logic             s_valid,
     output logic             s_ready,
@@ -24,7 +24,7 @@ module stream_fifo #(
     always_ff @(posedge clk) begin
         if (s_valid && s_ready) memory[written[BITS-1:0]] <= s_data;
         if (takes) m_data <= memory[taken[BITS-1:0]];
-        if (!rst_n) begin
+        if (rst) begin
             {written, taken} <= '0;
             m_valid <= 1'b0;
         end else begin

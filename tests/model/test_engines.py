@@ -30,7 +30,7 @@ def milliseconds(machine: Machine) -> dict[str, float]:
 def test_constants_are_those_of_the_engines() -> None:
     assert LATENCY[MIDDLE] == STEP_CYCLES
     engine = (Path(__file__).parents[2] / "native" / "rtl" / "bfp_encoder.sv").read_text()
-    assert f"[{8 * BEAT_BYTES - 1}:0] s_tdata" in engine
+    assert f"[{8 * BEAT_BYTES - 1}:0] s_axis_tdata" in engine
     block = np.linspace(-1, 1, BEAT_BYTES // 4, dtype=np.float32)
     assert len(get("bfp:7").encode(block)) == BLOCK_BYTES
 

@@ -48,13 +48,13 @@ class Bench:
         """Hold the reset for two cycles, with idle ports."""
         await FallingEdge(self.dut.clk)
         for name in self.inputs:
-            self.port(f"{name}_tvalid").value = 0
+            self.port(f"{name}_axis_tvalid").value = 0
         for name in self.outputs:
-            self.port(f"{name}_tready").value = 0
-        self.dut.rst_n.value = 0
+            self.port(f"{name}_axis_tready").value = 0
+        self.dut.rst.value = 1
         for _ in range(2):
             await FallingEdge(self.dut.clk)
-        self.dut.rst_n.value = 1
+        self.dut.rst.value = 0
 
     async def _count(self) -> None:
         while True:
@@ -63,7 +63,7 @@ class Bench:
 
     async def send(self, name: str, packets: list[bytes], pause: float) -> None:
         """Offer packets at an input, which pauses before a beat with this probability."""
-        valid, ready = self.port(f"{name}_tvalid"), self.port(f"{name}_tready")
+        valid, ready = self.port(f"{name}_axis_tvalid"), self.port(f"{name}_axis_tready")
         for packet in packets:
             places = range(0, max(len(packet), 1), BEAT_BYTES)
             for at in places:
@@ -71,9 +71,9 @@ class Bench:
                     valid.value = 0
                     await FallingEdge(self.dut.clk)
                 some = packet[at : at + BEAT_BYTES]
-                self.port(f"{name}_tdata").value = int.from_bytes(some.ljust(BEAT_BYTES, b"\xa5"), "little")
-                self.port(f"{name}_tkeep").value = (1 << len(some)) - 1
-                self.port(f"{name}_tlast").value = int(at == places[-1])
+                self.port(f"{name}_axis_tdata").value = int.from_bytes(some.ljust(BEAT_BYTES, b"\xa5"), "little")
+                self.port(f"{name}_axis_tkeep").value = (1 << len(some)) - 1
+                self.port(f"{name}_axis_tlast").value = int(at == places[-1])
                 valid.value = 1
                 taken = False
                 while not taken:
@@ -84,8 +84,8 @@ class Bench:
 
     async def receive(self, name: str, count: int, pause: float) -> list[Sent]:
         """Take packets from an output, which is not ready with this probability in a cycle."""
-        valid, ready = self.port(f"{name}_tvalid"), self.port(f"{name}_tready")
-        signals = [self.port(f"{name}_{signal}") for signal in ("tdata", "tkeep", "tlast", "tuser")]
+        valid, ready = self.port(f"{name}_axis_tvalid"), self.port(f"{name}_axis_tready")
+        signals = [self.port(f"{name}_axis_{signal}") for signal in ("tdata", "tkeep", "tlast", "tuser")]
         packets: list[Sent] = []
         now = Sent(b"", False)
         offered: list[int] | None = None
@@ -99,7 +99,7 @@ class Bench:
             if beat is not None and is_ready:
                 data, keep, last, user = beat
                 kept = keep.bit_count()
-                assert keep == (1 << kept) - 1, f"{name}_tkeep has gaps: {keep:x}"
+                assert keep == (1 << kept) - 1, f"{name}_axis_tkeep has gaps: {keep:x}"
                 now.body += data.to_bytes(BEAT_BYTES, "little")[:kept]
                 now.cycles.append(self.cycle)
                 if last:

@@ -57,7 +57,7 @@ def decoding(codec: codecs.Codec) -> Callable[[np.random.Generator], tuple[Packe
 def addition(random: np.random.Generator) -> tuple[Packets, Packets]:
     a, b = floats(random), floats(random)
     a[np.isinf(a)] = 1  # no inf - inf, whose NaN is the machine's
-    return {"s_a": a.tobytes(), "s_b": b.tobytes()}, {"m": combine(ReduceOp.SUM, a, b).tobytes()}
+    return {"a": a.tobytes(), "b": b.tobytes()}, {"m": combine(ReduceOp.SUM, a, b).tobytes()}
 
 
 def ring(random: np.random.Generator) -> tuple[Packets, Packets]:
@@ -73,7 +73,7 @@ def shorter(name: str, by: int) -> Callable[[Packets], Packets]:
 CASES = {
     case.module: case
     for case in (
-        Case("float_add_lanes", addition, ("s_a", "s_b"), spoil=shorter("s_b", 64), pauses=0),
+        Case("float_add_lanes", addition, ("a", "b"), spoil=shorter("b", 64), pauses=0),
         Case("bfp_encoder", encoding(BFP), settings={"magnitude_bits": 7}, spoil=shorter("s", 1)),
         Case(
             "bfp_decoder",

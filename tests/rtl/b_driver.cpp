@@ -90,15 +90,15 @@ extern "C" void engine_reset(Engine *engine)
 {
     Vdut &dut = *engine->dut;
     dut.clk = 0;
-    dut.rst_n = 0;
-#define CLEAR_INPUT(name) dut.name##_tvalid = 0;
-#define CLEAR_OUTPUT(name) dut.name##_tready = 0;
+    dut.rst = 1;
+#define CLEAR_INPUT(name) dut.name##_axis_tvalid = 0;
+#define CLEAR_OUTPUT(name) dut.name##_axis_tready = 0;
     INPUTS(CLEAR_INPUT)
     OUTPUTS(CLEAR_OUTPUT)
     dut.eval();
     tick(*engine);
     tick(*engine);
-    dut.rst_n = 1;
+    dut.rst = 0;
     dut.eval();
 }
 
@@ -121,26 +121,26 @@ extern "C" int64_t engine_run(Engine *engine, const uint32_t *settings, Stream *
         bool busy = false;
         int i = 0;
 #define OFFER(name) \
-        offer(*engine, streams[i], dut.name##_tdata, dut.name##_tkeep, dut.name##_tlast); \
-        dut.name##_tvalid = streams[i++].offered;
+        offer(*engine, streams[i], dut.name##_axis_tdata, dut.name##_axis_tkeep, dut.name##_axis_tlast); \
+        dut.name##_axis_tvalid = streams[i++].offered;
         INPUTS(OFFER)
 #define READY(name) \
-        dut.name##_tready = streams[i].done < streams[i].count && chance(*engine) >= streams[i].stall; \
+        dut.name##_axis_tready = streams[i].done < streams[i].count && chance(*engine) >= streams[i].stall; \
         i++;
         OUTPUTS(READY)
         dut.eval();
         i = 0;
 #define TAKE(name) \
-        if (dut.name##_tvalid && dut.name##_tready) \
+        if (dut.name##_axis_tvalid && dut.name##_axis_tready) \
             taken(*engine, streams[i]); \
         busy |= streams[i].done < streams[i].count; \
         i++;
         INPUTS(TAKE)
 #define RECEIVE(name) \
-        if (dut.name##_tvalid && dut.name##_tready) { \
-            receive(*engine, streams[i], dut.name##_tdata, \
-                    Beat{{}, dut.name##_tkeep, 0, dut.name##_tlast, dut.name##_tuser}); \
-            lasts[i - inputs] += dut.name##_tlast; \
+        if (dut.name##_axis_tvalid && dut.name##_axis_tready) { \
+            receive(*engine, streams[i], dut.name##_axis_tdata, \
+                    Beat{{}, dut.name##_axis_tkeep, 0, dut.name##_axis_tlast, dut.name##_axis_tuser}); \
+            lasts[i - inputs] += dut.name##_axis_tlast; \
         } \
         busy |= lasts[i - inputs] < last_beats && streams[i].stall < CLOSED; \
         i++;

@@ -13,7 +13,7 @@ from tests.rtl.b_engine import Engine, Packet, Ports, Run, beats_of
 
 Words = npt.NDArray[np.uint32]
 LATENCY = 7
-PORTS = Ports(inputs=("s_a", "s_b"))
+PORTS = Ports(inputs=("a", "b"))
 INVALID = 0xFFC00000 if platform.machine() == "x86_64" else 0x7FC00000
 EDGES = (
     0, 1, 2, 0x007FFFFF, 0x00800000, 0x00800001, 0x33800000, 0x33800001, 0x34000000, 0x3F800000, 0x3F800001,
