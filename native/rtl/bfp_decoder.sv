@@ -4,8 +4,9 @@
 // Rules: a packet of one body becomes a packet of `words` words, those of native/codecs/bfp.c. magnitude_bits (M, 3 to
 // 15) and words are taken with a packet's first beat. m_axis_tuser beside m_axis_tlast is an error: a body that ends
 // early or late, padding that is not zero, or a tkeep that is no packet's. A malformed body ends where its error is
-// found, maybe with a null beat (m_axis_tkeep is zero), and what is left of it is dropped. Between packets the output
-// pauses at most for three cycles.
+// found, maybe with a null beat (m_axis_tkeep is zero), and what is left of it is dropped. At the last beat is_late
+// says that the one error is bytes behind the words, and consumed how many bytes the words took. Between packets the
+// output pauses at most for three cycles.
 module bfp_decoder (
     input  logic         clk,
     input  logic         rst,
@@ -21,7 +22,9 @@ module bfp_decoder (
     output logic         m_axis_tvalid,
     input  logic         m_axis_tready,
     output logic         m_axis_tlast,
-    output logic         m_axis_tuser
+    output logic         m_axis_tuser,
+    output logic         is_late,
+    output logic [31:0]  consumed
 );
     logic         starts, ended, is_bad, take, drop;
     logic [519:0] window;
@@ -67,6 +70,14 @@ module bfp_decoder (
         else exponent_of_next = 8'(window[271:0] >> {{1'b0, bits} + 5'd1, 4'd0});
     end
 
+    // Bytes of the blocks before this one, a cycle later, so that they do not lengthen the path of sizes.
+    logic [6:0]  step;
+    logic [31:0] passed;
+    always_ff @(posedge clk) begin
+        step <= take ? take_bytes : 7'd0;
+        passed <= starts ? 32'd0 : passed + {25'd0, step};
+    end
+
     always_ff @(posedge clk) begin
         if (starts) bits <= magnitude_bits;
         if (starts) left <= words;
@@ -90,7 +101,8 @@ module bfp_decoder (
     logic [255:0] codes2;
     logic [3:0]   bits1, bits2;
     logic [4:0]   count1, count2, count4;
-    logic         last1, error1, last2, error2, last4, error4, padded2;
+    logic         last1, error1, late1, last2, error2, late2, last4, error4, late4, padded2;
+    logic [31:0]  consumed1, consumed2;
     assign enable = !valid[4] || m_axis_tready;
     always_ff @(posedge clk) begin
         if (enable) begin
@@ -99,25 +111,28 @@ module bfp_decoder (
             bits1 <= bits;
             count1 <= is_cut ? 5'd0 : is_last ? left[4:0] : 5'd16;
             last1 <= ends;
-            error1 <= is_cut || is_long || is_bad;
+            error1 <= is_cut || is_bad;
+            late1 <= is_long;
+            consumed1 <= passed + {25'd0, step} + {25'd0, bytes};
         end
         if (rst) valid <= '0;
         else if (enable) valid <= {valid[3:1], puts};
     end
-    bfp_unpack #(.FLAGS(2)) unpack (
+    bfp_unpack #(.FLAGS(35)) unpack (
         .clk, .enable, .s_bytes(bytes1), .s_shared(shared1), .s_magnitude_bits(bits1), .s_count(count1),
-        .s_flags({last1, error1}), .m_words(words2), .m_codes(codes2), .m_shared(shared2), .m_magnitude_bits(bits2),
-        .m_count(count2), .m_padded(padded2), .m_flags({last2, error2})
+        .s_flags({last1, error1, late1, consumed1}), .m_words(words2), .m_codes(codes2), .m_shared(shared2),
+        .m_magnitude_bits(bits2), .m_count(count2), .m_padded(padded2), .m_flags({last2, error2, late2, consumed2})
     );
-    bfp_restore #(.FLAGS(7)) restore (
+    bfp_restore #(.FLAGS(40)) restore (
         .clk, .enable, .s_words(words2), .s_codes(codes2), .s_shared(shared2), .s_magnitude_bits(bits2),
-        .s_flags({count2, last2, error2 || (padded2 && count2 != 0)}), .m_words(m_axis_tdata),
-        .m_flags({count4, last4, error4})
+        .s_flags({count2, last2, error2 || (padded2 && count2 != 0), late2, consumed2}), .m_words(m_axis_tdata),
+        .m_flags({count4, last4, error4, late4, consumed})
     );
     for (genvar i = 0; i < 16; i++) begin : word
         assign m_axis_tkeep[4*i +: 4] = {4{count4 > 5'(i)}};
     end
     assign m_axis_tvalid = valid[4];
     assign m_axis_tlast = last4;
-    assign m_axis_tuser = last4 && error4;
+    assign m_axis_tuser = last4 && (error4 || late4);
+    assign is_late = last4 && late4 && !error4;
 endmodule

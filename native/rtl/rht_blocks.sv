@@ -4,8 +4,9 @@
 // Rules: `words` of a packet's words are split into blocks as the encoder splits them: 128 words each, then 64, 32, 16
 // and 8, then up to seven words without a block (m_log = 0). A block with codes starts when all of them are here, so
 // that its beats follow each other without a pause. Its scale is read with the codes of the beat before it, where it is
-// here. A body that ends early or late, a scale that is malformed and a tkeep that is no packet's end the packet with
-// m_error, maybe with a null beat (m_count is 0).
+// here. A body that ends early, a scale that is malformed and a tkeep that is no packet's end the packet with m_error,
+// maybe with a null beat (m_count is 0). At a packet's last beat m_is_late says that bytes follow the words, and
+// m_consumed how many bytes the words took.
 module rht_blocks (
     input  logic         clk,
     input  logic         rst,
@@ -24,7 +25,9 @@ module rht_blocks (
     output logic [2:0]   m_index,
     output logic [4:0]   m_count,
     output logic         m_last,
-    output logic         m_error
+    output logic         m_error,
+    output logic         m_is_late,
+    output logic [31:0]  m_consumed
 );
     localparam logic [15:0] ZERO = 16'h0000, MALFORMED = 16'h7f80, AS_IT_IS = 16'hffff;
 
@@ -91,6 +94,14 @@ module rht_blocks (
     assign take_bytes = reads_scale ? 7'd2 : beat_bytes + (reads_next ? 7'd2 : 7'd0);
     assign drop = drains || (enable && puts && ends);
 
+    // Bytes before the beat, a cycle later, so that they do not lengthen the path of sizes.
+    logic [6:0]  step;
+    logic [31:0] passed;
+    always_ff @(posedge clk) begin
+        step <= take ? take_bytes : 7'd0;
+        passed <= starts ? 32'd0 : passed + {25'd0, step};
+    end
+
     always_ff @(posedge clk) begin
         if (enable) begin
             m_words <= window;
@@ -100,7 +111,9 @@ module rht_blocks (
             m_index <= index;
             m_count <= is_cut ? 5'd0 : log == 0 ? left[4:0] : log == 3'd3 ? 5'd8 : 5'd16;
             m_last <= ends;
-            m_error <= is_cut || is_long || is_bad;
+            m_error <= is_cut || is_bad;
+            m_is_late <= is_long;
+            m_consumed <= passed + {25'd0, step} + {25'd0, beat_bytes};
         end
         if (starts) left <= words;
         else if (enable && puts && is_end) left <= {left[31:7] - {24'd0, log == 3'd7}, rest_after};

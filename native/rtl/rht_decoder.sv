@@ -5,7 +5,8 @@
 // blocks, multiply levels by the scale, pick one a word, seven butterfly stages, scale down, flip signs. m_axis_tuser
 // beside m_axis_tlast is an error: a body that ends early or late, a malformed scale, or a tkeep that is no packet's. A
 // malformed body ends where its error is found, maybe with a null beat (m_axis_tkeep is zero), and what is left of it
-// is dropped.
+// is dropped. At the last beat is_late says that the one error is bytes behind the words, and consumed how many bytes
+// the words took.
 module rht_decoder (
     input  logic         clk,
     input  logic         rst,
@@ -20,7 +21,9 @@ module rht_decoder (
     output logic         m_axis_tvalid,
     input  logic         m_axis_tready,
     output logic         m_axis_tlast,
-    output logic         m_axis_tuser
+    output logic         m_axis_tuser,
+    output logic         is_late,
+    output logic [31:0]  consumed
 );
     // Enabled cycles from the beat that was read to each step's result.
     localparam int MULTIPLIED = 3, PICKED = MULTIPLIED + 1, TRANSFORMED = PICKED + 49, HALVED = TRANSFORMED + 1;
@@ -41,10 +44,15 @@ module rht_decoder (
     logic [HALVED:0][2:0] log, index;
     logic [HALVED:0]      is_plain, is_zero;
     logic [MULTIPLIED:0][63:0] codes;
+    logic                 late_read, late;
+    logic [31:0]          consumed_read;
     rht_blocks blocks (
         .clk, .rst, .words, .s_axis_tdata, .s_axis_tkeep, .s_axis_tvalid, .s_axis_tready, .s_axis_tlast, .enable,
         .m_valid(valid[0]), .m_words(plain), .m_codes(codes[0]), .m_scale(scale), .m_log(log[0]), .m_index(index[0]),
-        .m_count(count[0]), .m_last(last[0]), .m_error(error[0])
+        .m_count(count[0]), .m_last(last[0]), .m_error(error[0]), .m_is_late(late_read), .m_consumed(consumed_read)
+    );
+    delay_line #(.WIDTH(33), .DEPTH(DONE)) end_line (
+        .clk, .rst, .enable, .d({late_read, consumed_read}), .q({late, consumed})
     );
     assign is_plain[0] = log[0] == 0 || scale == AS_IT_IS;
     assign is_zero[0] = scale == ZERO;
@@ -95,5 +103,6 @@ module rht_decoder (
     end
     assign m_axis_tvalid = valid[DONE];
     assign m_axis_tlast = last[DONE];
-    assign m_axis_tuser = last[DONE] && error[DONE];
+    assign m_axis_tuser = last[DONE] && (error[DONE] || late);
+    assign is_late = last[DONE] && late && !error[DONE];
 endmodule

@@ -102,11 +102,13 @@ module ring_step #(
 
     // Decompression.
     assign body_ready = decoder_ready && wants_body;
+    logic        unused_is_late;
+    logic [31:0] unused_consumed;
     bfp_decoder decompress (
         .clk, .rst, .magnitude_bits(bits), .words(step_words), .s_axis_tdata(body_data), .s_axis_tkeep(body_keep),
         .s_axis_tvalid(body_valid && wants_body), .s_axis_tready(decoder_ready), .s_axis_tlast(body_last),
         .m_axis_tdata(got_data), .m_axis_tkeep(got_keep), .m_axis_tvalid(got_valid), .m_axis_tready(got_ready),
-        .m_axis_tlast(got_last), .m_axis_tuser(got_error)
+        .m_axis_tlast(got_last), .m_axis_tuser(got_error), .is_late(unused_is_late), .consumed(unused_consumed)
     );
 
     // Reduction. A step with one input passes the adders by, so that no NaN is touched. The error of a received block
