@@ -167,19 +167,35 @@ static void select_quickest(void)
 static const int INSTEAD[SN_SIMD_NUMBERS] = {[SN_AVX2] = SN_SCALAR, [SN_AVX512] = SN_AVX2, [SN_NEON] = SN_SCALAR,
                                              [SN_RTL] = SN_SCALAR};
 
-static const sn_kernels *kernels_of(const sn_codec *codec)
+/* The parameters that a codec's engines take. */
+static struct {
+    int lowest, highest;
+} RTL_PARAMETERS[sizeof CODECS / sizeof CODECS[0]];
+
+/* Returns 1 if an implementation has kernels of a codec with this parameter. */
+static int has_kernels(const sn_codec *codec, int parameter, int simd)
+{
+    const ptrdiff_t number = codec - CODECS;
+    return codec->kernels[simd].encode && (simd != SN_RTL || (parameter >= RTL_PARAMETERS[number].lowest &&
+                                                              parameter <= RTL_PARAMETERS[number].highest));
+}
+
+static const sn_kernels *kernels_of(const sn_codec *codec, int parameter)
 {
     int simd = sn_simd();
-    while (!codec->kernels[simd].encode)
+    while (!has_kernels(codec, parameter, simd))
         simd = INSTEAD[simd];
     return &codec->kernels[simd];
 }
 
-int sn_rtl_register(int codec, sn_encoder *encode, sn_decoder *decode, sn_roundtripper *roundtrip)
+int sn_rtl_register(int codec, int lowest, int highest, sn_encoder *encode, sn_decoder *decode,
+                    sn_roundtripper *roundtrip)
 {
     if (codec < 0 || codec >= COUNT || !CODECS[codec].name)
         return -1;
     CODECS[codec].kernels[SN_RTL] = (sn_kernels){encode, decode, roundtrip};
+    RTL_PARAMETERS[codec].lowest = lowest;
+    RTL_PARAMETERS[codec].highest = highest;
     available |= 1u << SN_RTL;
     return 0;
 }
@@ -240,7 +256,7 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
         return 0;
     if (first < (size_t)found->blocks && count > first)
         count = first;
-    return kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed);
+    return kernels_of(found, parameter)->encode(parameter, words, count, first, out, capacity, consumed);
 }
 
 int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
@@ -253,14 +269,14 @@ ptrdiff_t sn_decode_part(int codec, int parameter, const uint8_t *body, size_t l
     const sn_codec *const found = find(codec, parameter);
     if (!found || length < found->least(parameter, count))
         return -1;
-    return kernels_of(found)->decode(parameter, body, length, words, count);
+    return kernels_of(found, parameter)->decode(parameter, body, length, words, count);
 }
 
 void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out)
 {
     const sn_codec *const found = find(codec, parameter);
     if (found)
-        kernels_of(found)->roundtrip(parameter, words, count, out);
+        kernels_of(found, parameter)->roundtrip(parameter, words, count, out);
 }
 
 int sn_tag_counts(int codec, int parameter, const uint8_t *body, size_t length, size_t count, uint64_t *counts)

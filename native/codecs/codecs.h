@@ -44,9 +44,10 @@ int sn_simd(void);
 /* Selects an implementation for all threads. Returns 0, or -1 if it is not available. */
 int sn_simd_select(int simd);
 
-/* Makes SN_RTL available, with these functions for a codec; codecs without any use the reference. Not while SN_RTL is
-   selected. Returns 0, or -1 if the codec does not exist. */
-int sn_rtl_register(int codec, sn_encoder *encode, sn_decoder *decode, sn_roundtripper *roundtrip);
+/* Makes SN_RTL available, with these functions for a codec with a parameter from `lowest` to `highest`; other codecs and
+   parameters use the reference. Not while SN_RTL is selected. Returns 0, or -1 if the codec does not exist. */
+int sn_rtl_register(int codec, int lowest, int highest, sn_encoder *encode, sn_decoder *decode,
+                    sn_roundtripper *roundtrip);
 
 /* Returns the codec's name and the range of its parameter, or NULL if the number is unknown. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);

@@ -9,21 +9,26 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "verilated.h"
 
+#include "Vbfp_decoder.h"
+#include "Vbfp_encoder.h"
 #include "Vbounded_decoder.h"
 #include "Vbounded_encoder.h"
 #include "Vinceptionn_decoder.h"
 #include "Vinceptionn_encoder.h"
+#include "Vrht_decoder.h"
+#include "Vrht_encoder.h"
 
 namespace {
 
-constexpr size_t BEAT = 32, BEAT_WORDS = 8;
+constexpr size_t BURST_WORDS = 8;
 constexpr size_t PART_WORDS = 4096;  // of a round trip, a multiple of SN_PART_WORDS
 constexpr int PATIENCE = 4096;       // cycles without a beat after which an engine is taken for stuck
-constexpr size_t BURST_BOUND = 35;   // bytes that 8 words may take
+constexpr size_t BURST_BOUND = 35;   // bytes that as many words may take
 
 thread_local uint64_t cycles_of_thread = 0;
 
@@ -69,6 +74,8 @@ template <class Model> struct Engine {
     {
         if constexpr (requires { model.k; })
             model.k = static_cast<uint8_t>(parameter);
+        else if constexpr (requires { model.magnitude_bits; })
+            model.magnitude_bits = static_cast<uint8_t>(parameter);
         else
             (void)parameter;
     }
@@ -80,27 +87,46 @@ template <class Model> Engine<Model> &engine_of_thread()
     return engine;
 }
 
+// Bytes of the beats of an engine's ports.
+template <class Model> constexpr size_t beat_bytes = sizeof std::declval<Model &>().s_axis_tdata;
+
+// Returns the bytes of the beat that leaves.
+template <class Model> size_t kept_bytes(const Model &model)
+{
+    return static_cast<size_t>(__builtin_popcountll(model.m_axis_tkeep));
+}
+
+// Returns whether the body whose last beat leaves is malformed. Bytes behind its words are not.
+template <class Model> bool is_malformed(const Model &model)
+{
+    if constexpr (requires { model.error; })
+        return model.error;
+    else
+        return model.m_axis_tuser && !model.is_late;
+}
+
 // Bytes that enter an engine as a packet, beat by beat.
-struct Source {
+template <class Model> struct Source {
+    static constexpr size_t BEAT = beat_bytes<Model>;
     const uint8_t *bytes;
     size_t length;
     size_t taken = 0;
 
     bool is_done() const { return taken >= length; }
 
-    template <class Model> void offer(Model &model) const
+    void offer(Model &model) const
     {
         model.s_axis_tvalid = !is_done();
         if (is_done())
             return;
         const size_t left = length - taken, size = left < BEAT ? left : BEAT;
         std::memcpy(&model.s_axis_tdata[0], bytes + taken, size);
-        model.s_axis_tkeep = size == BEAT ? UINT32_MAX : (UINT32_C(1) << size) - 1;
+        model.s_axis_tkeep = UINT64_MAX >> (64 - size);
         model.s_axis_tlast = left <= BEAT;
     }
 
     // Returns whether the engine takes the beat in this cycle.
-    template <class Model> bool advance(const Model &model)
+    bool advance(const Model &model)
     {
         const bool is_taken = model.s_axis_tvalid && model.s_axis_tready;
         taken += is_taken ? BEAT : 0;
@@ -121,14 +147,14 @@ Encoded encode_all(int parameter, const uint8_t *words, size_t count, uint8_t *o
     Engine<Model> &engine = engine_of_thread<Model>();
     Model &model = engine.model;
     engine.set_parameter(parameter);
-    Source source{words, 4 * count};
+    Source<Model> source{words, 4 * count};
     size_t size = 0;
     for (bool is_last = false; !is_last;) {
         source.offer(model);
         engine.settle();
         const bool is_out = model.m_axis_tvalid;
         if (is_out) {
-            const size_t some = static_cast<size_t>(__builtin_popcount(model.m_axis_tkeep));
+            const size_t some = kept_bytes(model);
             if (some > capacity - size) {
                 engine.reset();
                 return {false, size, source.taken / 4 < count ? source.taken / 4 : count};
@@ -195,7 +221,7 @@ ptrdiff_t decode(int parameter, const uint8_t *body, size_t length, uint8_t *wor
     Model &model = engine.model;
     engine.set_parameter(parameter);
     model.words = static_cast<uint32_t>(count);
-    Source source{body, length};
+    Source<Model> source{body, length};
     size_t done = 0;
     ptrdiff_t result = -1;
     for (bool is_last = false; !is_last;) {
@@ -203,11 +229,11 @@ ptrdiff_t decode(int parameter, const uint8_t *body, size_t length, uint8_t *wor
         engine.settle();
         const bool is_out = model.m_axis_tvalid;
         if (is_out) {
-            const size_t some = static_cast<size_t>(__builtin_popcount(model.m_axis_tkeep));
+            const size_t some = kept_bytes(model);
             std::memcpy(words + done, &model.m_axis_tdata[0], some);
             done += some;
             is_last = model.m_axis_tlast;
-            result = is_last && !model.error ? static_cast<ptrdiff_t>(model.consumed) : -1;
+            result = is_last && !is_malformed(model) ? static_cast<ptrdiff_t>(model.consumed) : -1;
         }
         engine.tick(source.advance(model) || is_out);
     }
@@ -221,7 +247,7 @@ ptrdiff_t decode(int parameter, const uint8_t *body, size_t length, uint8_t *wor
 template <class Encoder, class Decoder>
 void roundtrip(int parameter, const uint8_t *words, size_t count, uint8_t *out)
 {
-    uint8_t body[PART_WORDS / BEAT_WORDS * BURST_BOUND];
+    uint8_t body[PART_WORDS / BURST_WORDS * BURST_BOUND];
     while (count) {
         const size_t some = count < PART_WORDS ? count : PART_WORDS;
         const Encoded whole = encode_all<Encoder>(parameter, words, some, body, sizeof body);
@@ -236,7 +262,9 @@ void roundtrip(int parameter, const uint8_t *words, size_t count, uint8_t *out)
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-#define KERNELS(codec, step) \
+// The kernels of a codec, whose engines take the parameters from `lowest` to `highest`.
+#define KERNELS(codec, step, lowest, highest) \
+    EXPORT const int rtl_##codec##_parameters[2] = {lowest, highest}; \
     EXPORT size_t rtl_##codec##_encode(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out, \
                                        size_t capacity, size_t *consumed) \
     { \
@@ -252,8 +280,10 @@ void roundtrip(int parameter, const uint8_t *words, size_t count, uint8_t *out)
         roundtrip<V##codec##_encoder, V##codec##_decoder>(parameter, words, count, out); \
     }
 
-KERNELS(inceptionn, 16)
-KERNELS(bounded, 16)
+KERNELS(inceptionn, 16, 1, 23)
+KERNELS(bounded, 16, 1, 23)
+KERNELS(bfp, 16, 3, 15)
+KERNELS(rht, 128, 4, 4)
 
 // Clock cycles that this thread has simulated.
 EXPORT uint64_t rtl_cycles(void)

@@ -17,6 +17,7 @@ def register() -> ctypes.CDLL:
     for codec in library.codecs():
         lib.sn_rtl_register(
             numbers[codec],
+            *(ctypes.c_int * 2).in_dll(loaded, f"rtl_{codec}_parameters"),
             _function(loaded, f"rtl_{codec}_encode", "sn_encoder *"),
             _function(loaded, f"rtl_{codec}_decode", "sn_decoder *"),
             _function(loaded, f"rtl_{codec}_roundtrip", "sn_roundtripper *"),

@@ -21,9 +21,11 @@ from softnic.rtl import verilator
 from softnic.rtl.verilator import RtlError
 
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
+ONCE = ("-O0",)
+"""Behind FLAGS for Verilator's `__Slow` files, which run once for a model: they are half of the code."""
 _PLACES = (Path(__file__).parent / "verilog", Path(__file__).parents[2] / "native" / "rtl")
 """Where the sources are in an installation, and in a checkout."""
-_KERNELS = re.compile(r"^KERNELS\((\w+), \d+\)$", re.MULTILINE)
+_KERNELS = re.compile(r"^KERNELS\((\w+), ", re.MULTILINE)
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 
 
@@ -85,7 +87,7 @@ def _digest(design: Design) -> str:
     found = hashlib.sha256()
     compiler = verilator.compiler() or ""
     said = verilator.run([compiler, "--version"])
-    made_from = (*design.tops, *design.options, *FLAGS, *verilator.OPTIONS)
+    made_from = (*design.tops, *design.options, *FLAGS, *ONCE, *verilator.OPTIONS)
     for text in (verilator.version(), compiler, said, platform.machine(), *made_from):
         found.update(text.encode() + b"\0")
     for source in sorted(sources().iterdir()):
@@ -107,7 +109,8 @@ def _make(design: Design, folder: Path) -> Path:
 
         def compiled(file: Path) -> str:
             target = folder / f"{file.stem}.o"
-            verilator.run([compiler, *FLAGS, *folders, "-c", str(file), "-o", str(target)])
+            flags = (*FLAGS, *ONCE) if file.stem.endswith("__Slow") else FLAGS
+            verilator.run([compiler, *flags, *folders, "-c", str(file), "-o", str(target)])
             return str(target)
 
         objects = list(pool.map(compiled, files))

@@ -7,9 +7,9 @@ import pytest
 
 from softnic import codecs
 from softnic._native import ffi, lib
-from tests.codecs.cases import EVERY, Fence, Words, cut_words, encode_prefix, mixed_words
+from tests.codecs.cases import EVERY, NAMES, Fence, Words, cut_words, encode_prefix, mixed_words, typical
 
-ALL = ["raw", *EVERY[::4]]
+ALL = ["raw", *dict.fromkeys((*EVERY[::4], *map(typical, NAMES)))]
 BODY, WORDS = Fence(), Fence()
 
 

@@ -1,8 +1,12 @@
-"""A hundred million words through the engines of each codec, beside the fastest kernels of this machine."""
+"""Many words through the engines of each codec, beside the fastest kernels of this machine.
+
+`python -m tests.rtl.test_many_words CODEC WORDS` compares as many as it is given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -11,33 +15,44 @@ from softnic import codecs
 from softnic.codecs.kernels import RTL, simd_select
 from softnic.rtl import verilator
 from tests import needs
-from tests.codecs.cases import anything, gradients
+from tests.codecs.cases import RANGES, Words, anything, block_words, gradients
 
-CHUNK = 1 << 20
-WORDS = 10**8
+CHUNK = 1 << 14
+PARAMETERS: dict[str, Sequence[int | str]] = {**RANGES, "rht": (4,)}
+"""Those that engines take."""
+KINDS: Sequence[Callable[[np.random.Generator, int], Words]] = (gradients, gradients, block_words, gradients, anything)
+WORDS = {"inceptionn": 10**8, "bounded": 10**8, "bfp": 10**5, "rht": 10**5}
 
 
 @pytest.fixture
-def fastest() -> Iterator[str]:
+def kernels() -> Iterator[None]:
     if reason := verilator.missing():
         needs.skip(reason)
     before = codecs.simd()
-    yield codecs.simd_available()[-1]
+    yield
     simd_select(before)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["inceptionn", "bounded"])
-def test_the_same_bytes(name: str, fastest: str) -> None:
-    """Gradients of all scales and any bits, with every parameter in turn."""
+@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.usefixtures("kernels")
+def test_the_same_bytes(name: str) -> None:
+    compare(name, WORDS[name])
+
+
+def compare(name: str, words: int) -> None:
+    """Gradients of all scales, blocks of all exponents and any bits, with every parameter in turn."""
     rng = np.random.default_rng(39)
-    for chunk in range(-(-WORDS // CHUNK)):
-        codec = codecs.get(f"{name}:{chunk % 23 + 1}")
-        make = anything if chunk % 5 == 4 else gradients
-        floats = make(rng, CHUNK).view(np.float32)
+    fastest = codecs.simd_available()[-1]
+    for chunk in range(-(-words // CHUNK)):
+        codec = codecs.get(f"{name}:{PARAMETERS[name][chunk % len(PARAMETERS[name])]}")
+        floats = KINDS[chunk % len(KINDS)](rng, CHUNK).view(np.float32)
         simd_select(fastest)
         body = codec.encode(floats)
-        words = codec.decode(body, floats.size)
+        back = codec.decode(body, floats.size)
         simd_select(RTL)
         assert codec.encode(floats) == body
-        assert codec.decode(body, floats.size).tobytes() == words.tobytes()
+        assert codec.decode(body, floats.size).tobytes() == back.tobytes()
+
+
+if __name__ == "__main__":
+    compare(sys.argv[1], int(sys.argv[2]))

@@ -35,6 +35,14 @@ def test_every_module_is_named_and_every_engine_counted() -> None:
     assert {engine.partition(",")[0] for engine in ENGINES} <= modules
 
 
+def test_parameters_are_those_of_the_driver() -> None:
+    listed = re.findall(r"^KERNELS\((\w+), \d+, (\d+), (\d+)\)$", (library.sources() / "driver.cpp").read_text(), re.M)
+    found: dict[str, tuple[str, str]] = {}
+    for names, first, last in re.findall(r"^\| (`.*`) \| (\d+)(?: to (\d+), all)? \|$", PAGE.read_text(), re.M):
+        found |= dict.fromkeys(re.findall(r"`(\w+)`", names), (first, last or first))
+    assert found == {codec: (lowest, highest) for codec, lowest, highest in listed}
+
+
 def test_counts_are_read_from_yosys() -> None:
     cells = counts('{"design": {"num_cells_by_type": {"LUT2": 3, "LUT6": 4, "LUT6_2x": 9, "FDRE": 5, "RAM32M": 2}}}')
     assert (total(cells, r"LUT\d"), total(cells, r"FD[RSCP]E")) == (7, 5)
