@@ -148,14 +148,15 @@ def _build(build: Path, module: str, ports: Ports, parameters: tuple[str, ...]) 
     command = ["verilator", "--cc", "--exe", "--build", "-Wall", "-j", "2", "--top-module", module]
     command += ["--prefix", "Vdut", "--Mdir", str(build), "-o", "dut.so", f"-I{RTL}", *parameters]
     command += ["-CFLAGS", flags, "-LDFLAGS", "-shared", *QUICK_BUILD]
-    command += [str(RTL / f"{module}.sv"), str(Path(__file__).with_name("b_driver.cpp"))]
+    source = Path(__file__).with_name(f"{module}.sv")
+    command += [str(source if source.exists() else RTL / source.name), str(source.with_name("b_driver.cpp"))]
     done = subprocess.run(command, env=verilator_environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return ctypes.CDLL(str(build / "dut.so"))
 
 
 class Engine:
-    """A Verilated module of native/rtl, after its reset."""
+    """A Verilated module of native/rtl, or of this folder, after its reset."""
 
     def __init__(self, module: str, ports: Ports, parameters: tuple[str, ...] = ()) -> None:
         need_verilator()
@@ -206,6 +207,10 @@ class Engine:
         done = [streams[i].done for i in range(len(stalls))]
         assert limit or cycles >= 0, f"no end after {most} cycles: beats taken {done}"
         return Run(cycles, inputs, [beats[:n] for beats, n in zip(outputs, done[len(inputs) :], strict=True)])
+
+    def clock(self, streams: ctypes.Array[Stream], seed: int) -> None:
+        """Clock an engine without settings once. Its streams, inputs first, go on where the call before left them."""
+        self._library.engine_run(self._engine, None, streams, 1, 1, seed)
 
 
 assert sys.byteorder == "little"
