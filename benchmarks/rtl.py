@@ -5,7 +5,7 @@ python -m benchmarks.rtl, from the root of the checkout, with the extra rtl.
 Each engine is synthesised for Xilinx's 7 series (LUTs of six inputs, as on INCEPTIONN's VC709) and for Intel's Cyclone
 V (ALUTs, two to an ALM), without placement: these are counts, and no clock rates. The longest path is counted in LUTs
 of six inputs between two registers, without carry chains. Memories are taken for registers and multiplexers there, for
-which the packet path's is made small.
+which those of the packet path and the ring step are made small.
 """
 
 from __future__ import annotations
@@ -29,27 +29,40 @@ from softnic.measure.progress import Measured
 from softnic.measure.report import MeasurementError, MeasurementReport, Progress, column, columns
 from softnic.rtl import library
 
+
+@dataclass(frozen=True)
+class Design:
+    """How an engine is synthesised."""
+
+    parameters: str = ""
+    keeps: str = ""
+    """A module that is synthesised once and counted as often as it is used; all else is flattened."""
+
+
 ENGINES = {
-    "inceptionn_encoder": "",
-    "inceptionn_decoder": "",
-    "bounded_encoder": "",
-    "bounded_decoder": "",
-    "packet_path, bounded, out": "-set DECODES 0",
-    "packet_path, bounded, in": "-set DECODES 1",
-    "bfp_encoder": "",
-    "bfp_decoder": "",
-    "float_add_lanes": "",
+    "inceptionn_encoder": Design(),
+    "inceptionn_decoder": Design(),
+    "bounded_encoder": Design(),
+    "bounded_decoder": Design(),
+    "packet_path, bounded, out": Design("-set DECODES 0"),
+    "packet_path, bounded, in": Design("-set DECODES 1"),
+    "bfp_encoder": Design(),
+    "bfp_decoder": Design(),
+    "float_add_lanes": Design(),
+    "ring_step": Design(keeps="float_add"),
 }
-"""What is synthesised: a module, and its parameters."""
+"""What is synthesised: a module, and how."""
 SECONDS = 1800
 """Most that one synthesis may take."""
-XILINX = "synth_xilinx -family xc7 -noiopad -flatten -top {top}; tee -q -o stat.json stat -json"
-INTEL = "synth_intel_alm -family cyclonev -noiopad -noclkbuf -top {top}; tee -q -o stat.json stat -json"
-PATH = "synth -flatten -top {top} -lut 6; tee -q -o ltp.txt ltp -noff"
-SMALL = {"packet_path": "-set BEATS 8"}
+XILINX = "synth_xilinx -family xc7 -noiopad -flatten -top {top}; {flatten}; tee -q -o stat.json stat -json"
+INTEL = "synth_intel_alm -family cyclonev -noiopad -noclkbuf -top {top}; {flatten}; tee -q -o stat.json stat -json"
+PATH = "synth -flatten -top {top} -lut 6; {flatten}; tee -q -o ltp.txt ltp -noff"
+FLATTEN = "setattr -mod -unset keep_hierarchy *; flatten"
+"""What was kept apart becomes part of the whole, so that it is counted as often as it is used and paths go through."""
+SMALL = {"packet_path": "-set BEATS 8", "ring_step": "-set DEPTH 8"}
 """Parameters for PATH."""
-LUTS_OF_MEMORY = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
-"""LUTs that a distributed memory of Xilinx takes (UG474)."""
+LUTS_OF_MEMORY = {"RAM32M": 4, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2, "SRL16E": 1, "SRLC16E": 1, "SRLC32E": 1}
+"""LUTs that a distributed memory or a shift register of Xilinx takes (UG474)."""
 LONGEST = re.compile(r"Longest topological path .*\(length=(\d+)\)")
 
 
@@ -98,12 +111,15 @@ def synthesised(program: str, engine: str, script: str) -> str:
         for source in sources:  # what runs in WebAssembly sees this folder alone
             shutil.copy(source, folder)
         names = " ".join(source.name for source in sources)
-        top, parameters = engine.partition(",")[0], ENGINES[engine]
+        top, design = engine.partition(",")[0], ENGINES[engine]
+        parameters = design.parameters
         if script == PATH:
             parameters += f" {SMALL.get(top, '')}"
         read = f"read_verilog -sv {names}; {f'chparam {parameters} {top};' if parameters.strip() else ''}"
         read += f" hierarchy -check -top {top}"
-        yosys(program, "-q", "-p", f"{read}; {script.format(top=top)}", folder=folder)
+        if design.keeps:
+            read += f"; setattr -mod -set keep_hierarchy 1 {design.keeps} A:hdlname={design.keeps}"
+        yosys(program, "-q", "-p", f"{read}; {script.format(top=top, flatten=FLATTEN)}", folder=folder)
         (written,) = (path for path in Path(folder).iterdir() if path.suffix in (".json", ".txt"))
         return written.read_text()
 
@@ -135,7 +151,7 @@ def row(engine: str, xilinx: str, intel: str, path: str) -> Row:
         raise MeasurementError(f"yosys finds no path in {engine}")
     return Row(
         engine,
-        lut=total(cells, r"LUT\d") + sum(cells.get(kind, 0) * size for kind, size in LUTS_OF_MEMORY.items()),
+        lut=luts(cells),
         ff=total(cells, r"FD[RSCP]E"),
         bram=total(cells, r"RAMB(18|36)E1"),
         dsp=total(cells, r"DSP48E1"),
@@ -150,6 +166,11 @@ def counts(stat: str) -> Mapping[str, int]:
     """Return the cells of a design by kind."""
     found: Mapping[str, int] = json.loads(stat)["design"]["num_cells_by_type"]
     return found
+
+
+def luts(cells: Mapping[str, int]) -> int:
+    """Return the LUTs of a design for Xilinx: of logic, distributed memory and shift registers."""
+    return total(cells, r"LUT\d") + sum(cells.get(kind, 0) * size for kind, size in LUTS_OF_MEMORY.items())
 
 
 def total(cells: Mapping[str, int], kinds: str) -> int:

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from benchmarks.rtl import ENGINES, LONGEST, Row, counts, total
+from benchmarks.rtl import ENGINES, LONGEST, Row, counts, luts, total
 from softnic.measure.pages import rebuilt
 from softnic.measure.report import MeasurementReport, columns
 from softnic.rtl import library
@@ -46,6 +46,7 @@ def test_parameters_are_those_of_the_driver() -> None:
 def test_counts_are_read_from_yosys() -> None:
     cells = counts('{"design": {"num_cells_by_type": {"LUT2": 3, "LUT6": 4, "LUT6_2x": 9, "FDRE": 5, "RAM32M": 2}}}')
     assert (total(cells, r"LUT\d"), total(cells, r"FD[RSCP]E")) == (7, 5)
+    assert luts({**cells, "SRL16E": 6, "SRLC32E": 1}) == 7 + 2 * 4 + 7
     found = LONGEST.search("Longest topological path in bounded_encoder (length=9):\n    0: \\k [3]")
     assert found is not None
     assert found[1] == "9"
