@@ -4,42 +4,44 @@ module b_ring_node #(
     parameter logic [31:0] INVALID = 32'hffc00000
 ) (
     input  logic         clk,
-    input  logic         rst_n,
+    input  logic         rst,
     /* verilator lint_off UNUSEDSIGNAL */
-    input  logic [511:0] step_tdata, // words of 32 bits: receives, adds, sends, stores, magnitude_bits, words
-    input  logic [63:0]  step_tkeep,
-    input  logic         step_tlast,
+    input  logic [511:0] step_axis_tdata, // words of 32 bits: receives, adds, sends, stores, magnitude_bits, words
+    input  logic [63:0]  step_axis_tkeep,
+    input  logic         step_axis_tlast,
     /* verilator lint_on UNUSEDSIGNAL */
-    input  logic         step_tvalid,
-    output logic         step_tready,
-    input  logic [511:0] rx_tdata,
-    input  logic [63:0]  rx_tkeep,
-    input  logic         rx_tvalid,
-    output logic         rx_tready,
-    input  logic         rx_tlast,
-    input  logic [511:0] local_tdata,
-    input  logic [63:0]  local_tkeep,
-    input  logic         local_tvalid,
-    output logic         local_tready,
-    input  logic         local_tlast,
-    output logic [511:0] tx_tdata,
-    output logic [63:0]  tx_tkeep,
-    output logic         tx_tvalid,
-    input  logic         tx_tready,
-    output logic         tx_tlast,
-    output logic         tx_tuser,
-    output logic [511:0] out_tdata,
-    output logic [63:0]  out_tkeep,
-    output logic         out_tvalid,
-    input  logic         out_tready,
-    output logic         out_tlast,
-    output logic         out_tuser
+    input  logic         step_axis_tvalid,
+    output logic         step_axis_tready,
+    input  logic [511:0] rx_axis_tdata,
+    input  logic [63:0]  rx_axis_tkeep,
+    input  logic         rx_axis_tvalid,
+    output logic         rx_axis_tready,
+    input  logic         rx_axis_tlast,
+    input  logic [511:0] local_axis_tdata,
+    input  logic [63:0]  local_axis_tkeep,
+    input  logic         local_axis_tvalid,
+    output logic         local_axis_tready,
+    input  logic         local_axis_tlast,
+    output logic [511:0] tx_axis_tdata,
+    output logic [63:0]  tx_axis_tkeep,
+    output logic         tx_axis_tvalid,
+    input  logic         tx_axis_tready,
+    output logic         tx_axis_tlast,
+    output logic         tx_axis_tuser,
+    output logic [511:0] out_axis_tdata,
+    output logic [63:0]  out_axis_tkeep,
+    output logic         out_axis_tvalid,
+    input  logic         out_axis_tready,
+    output logic         out_axis_tlast,
+    output logic         out_axis_tuser
 );
     ring_step #(.DEPTH(DEPTH), .INVALID(INVALID)) engine (
-        .clk, .rst_n, .receives(step_tvalid && step_tdata[0]), .adds(step_tvalid && step_tdata[32]),
-        .sends(step_tdata[64]), .stores(step_tdata[96]), .magnitude_bits(step_tdata[131:128]),
-        .words(step_tdata[191:160]), .starts(step_tready), .rx_tdata, .rx_tkeep, .rx_tvalid, .rx_tready, .rx_tlast,
-        .local_tdata, .local_tkeep, .local_tvalid, .local_tready, .local_tlast, .tx_tdata, .tx_tkeep, .tx_tvalid,
-        .tx_tready, .tx_tlast, .tx_tuser, .out_tdata, .out_tkeep, .out_tvalid, .out_tready, .out_tlast, .out_tuser
+        .clk, .rst, .receives(step_axis_tvalid && step_axis_tdata[0]), .adds(step_axis_tvalid && step_axis_tdata[32]),
+        .sends(step_axis_tdata[64]), .stores(step_axis_tdata[96]), .magnitude_bits(step_axis_tdata[131:128]),
+        .words(step_axis_tdata[191:160]), .starts(step_axis_tready), .rx_axis_tdata, .rx_axis_tkeep, .rx_axis_tvalid,
+        .rx_axis_tready, .rx_axis_tlast, .local_axis_tdata, .local_axis_tkeep, .local_axis_tvalid, .local_axis_tready,
+        .local_axis_tlast, .tx_axis_tdata, .tx_axis_tkeep, .tx_axis_tvalid, .tx_axis_tready, .tx_axis_tlast,
+        .tx_axis_tuser, .out_axis_tdata, .out_axis_tkeep, .out_axis_tvalid, .out_axis_tready, .out_axis_tlast,
+        .out_axis_tuser
     );
 endmodule
