@@ -148,7 +148,8 @@ def by_hand(steps: int) -> float:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
         optimizer.zero_grad()
-        losses = [loss_of(model, step, group, rank) for group in range(GROUPS) for rank in range(RANKS)]
-        (sum(losses) / len(losses)).backward()
+        for group in range(GROUPS):
+            for rank in range(RANKS):
+                (loss_of(model, step, group, rank) / (GROUPS * RANKS)).backward()
         optimizer.step()
     return sum(float(each.detach().double().square().sum()) for each in model.parameters())
