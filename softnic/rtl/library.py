@@ -23,6 +23,9 @@ from softnic.rtl.verilator import RtlError
 FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
 ONCE = ("-O0",)
 """Behind FLAGS for Verilator's `__Slow` files, which run once for a model: they are half of the code."""
+SHARED = ("-fno-gate", "-fno-dfg")
+OPTIONS = {"rht_encoder": SHARED, "rht_decoder": SHARED}
+"""For Verilator, by module: a hundred adders share their code, which is compiled and runs in less time."""
 _PLACES = (Path(__file__).parent / "verilog", Path(__file__).parents[2] / "native" / "rtl")
 """Where the sources are in an installation, and in a checkout."""
 _KERNELS = re.compile(r"^KERNELS\((\w+), ", re.MULTILINE)
@@ -87,7 +90,8 @@ def _digest(design: Design) -> str:
     found = hashlib.sha256()
     compiler = verilator.compiler() or ""
     said = verilator.run([compiler, "--version"])
-    made_from = (*design.tops, *design.options, *FLAGS, *ONCE, *verilator.OPTIONS)
+    options = (option for top in design.tops for option in (top, *_options(design, top)))
+    made_from = (*options, *FLAGS, *ONCE, *verilator.OPTIONS)
     for text in (verilator.version(), compiler, said, platform.machine(), *made_from):
         found.update(text.encode() + b"\0")
     for source in sorted(sources().iterdir()):
@@ -96,12 +100,16 @@ def _digest(design: Design) -> str:
     return found.hexdigest()[:16]
 
 
+def _options(design: Design, top: str) -> tuple[str, ...]:
+    return (*design.options, *OPTIONS.get(top, ()))
+
+
 def _make(design: Design, folder: Path) -> Path:
     compiler = verilator.compiler() or ""
     include = verilator.include()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         models = list(
-            pool.map(lambda top: verilator.translate(top, sources(), folder / top, design.options), design.tops)
+            pool.map(lambda top: verilator.translate(top, sources(), folder / top, _options(design, top)), design.tops)
         )
         runtime = (include / name for name in (*_RUNTIME, *design.runtime))
         files = [sources() / design.driver, *runtime, *itertools.chain(*models)]

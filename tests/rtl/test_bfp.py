@@ -61,17 +61,6 @@ def test_bodies_and_words_are_those_of_the_c(encoder: Engine, decoder: Engine, b
     assert not back.is_error
 
 
-@pytest.mark.slow
-def test_ten_million_words(encoder: Engine, decoder: Engine) -> None:
-    for seed in range(100):
-        bits = BITS[seed % len(BITS)]
-        words = words_of(np.random.default_rng(1000 + seed), 100_000)
-        wanted = encoded(bits, words)
-        assert encoder.run([beats_of([words.tobytes()])], [bits]).outputs[0][0].body == wanted
-        (back,) = decoder.run([beats_of([wanted])], [bits, words.size]).outputs[0]
-        assert back.body == decoded(bits, wanted, words.size)
-
-
 @pytest.mark.parametrize("bits", [3, 7, 15])
 def test_codes_that_no_encoder_writes(decoder: Engine, bits: int) -> None:
     """Exponents larger than needed, and signs of zeros."""

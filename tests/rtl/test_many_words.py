@@ -15,13 +15,20 @@ from softnic import codecs
 from softnic.codecs.kernels import RTL, simd_select
 from softnic.rtl import verilator
 from tests import needs
-from tests.codecs.cases import RANGES, Words, anything, block_words, gradients
+from tests.codecs.cases import RANGES, Words, anything, gradients
+from tests.rtl import test_bfp, test_rht
 
 CHUNK = 1 << 14
 PARAMETERS: dict[str, Sequence[int | str]] = {**RANGES, "rht": (4,)}
 """Those that engines take."""
-KINDS: Sequence[Callable[[np.random.Generator, int], Words]] = (gradients, gradients, block_words, gradients, anything)
-WORDS = {"inceptionn": 10**8, "bounded": 10**8, "bfp": 10**5, "rht": 10**5}
+KINDS: Sequence[Callable[[np.random.Generator, int], Words]] = (
+    gradients,
+    gradients,
+    test_bfp.words_of,
+    test_rht.words_of,
+    anything,
+)
+WORDS = {"inceptionn": 10**8, "bounded": 10**8, "bfp": 10**8, "rht": 10**7}
 
 
 @pytest.fixture
@@ -40,7 +47,7 @@ def test_the_same_bytes(name: str) -> None:
 
 
 def compare(name: str, words: int) -> None:
-    """Gradients of all scales, blocks of all exponents and any bits, with every parameter in turn."""
+    """Gradients of all scales, blocks of all kinds and any bits, with every parameter in turn."""
     rng = np.random.default_rng(39)
     fastest = codecs.simd_available()[-1]
     for chunk in range(-(-words // CHUNK)):

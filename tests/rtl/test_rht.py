@@ -122,16 +122,6 @@ def test_words_are_those_of_the_c(decoder: Engine) -> None:
         assert not back.is_error
 
 
-@pytest.mark.slow
-def test_ten_million_words(encoder: Engine, decoder: Engine) -> None:
-    for seed in range(100):
-        words = words_of(np.random.default_rng(1000 + seed), 100_000)
-        wanted = encoded(words)
-        assert encoder.run([beats_of([words.tobytes()])]).outputs[0][0].body == wanted
-        (back,) = decoder.run([beats_of([wanted])], [words.size]).outputs[0]
-        assert back.body == decoded(wanted, words.size)
-
-
 def test_lengths_of_the_decoder(decoder: Engine) -> None:
     random = np.random.default_rng(6)
     for count in range(270):
