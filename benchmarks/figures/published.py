@@ -283,13 +283,13 @@ WAN_FIGURES = (
     Figure("performance-share", "python -m benchmarks.share --rounds 1", STREAM, _share_of_link),
 )
 JOINS = Figure(
-    "elastic-joins",
+    "performance-joins",
     "python -m benchmarks.elastic --what joins --replicas 3 --rate 1gbit",
     ("softnic/torchft", "softnic/checkpoint", "softnic/torch", "softnic/comm", "benchmarks/elastic"),
     _joins,
 )
 OUTER = Figure(
-    "outer",
+    "performance-outer",
     "python -m benchmarks.outer --ways diloco:feedback:rht:4 diloco:sparseloco:0.1,2 own:sparseloco:0.1,2,beta=1",
     ("softnic/gradients", "benchmarks/outer.py", "benchmarks/outer_rank.py"),
     _outer,
