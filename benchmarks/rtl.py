@@ -50,6 +50,8 @@ ENGINES = {
     "bfp_decoder": Design(),
     "float_add_lanes": Design(),
     "ring_step": Design(keeps="float_add"),
+    "rht_encoder": Design(keeps="float_add"),
+    "rht_decoder": Design(keeps="float_add"),
 }
 """What is synthesised: a module, and how."""
 SECONDS = 1800
