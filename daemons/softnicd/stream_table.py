@@ -258,7 +258,7 @@ class StreamTable:
             tcp.mss,
             _auto(self._codec(stream), peer_codecs, flow) if connection.rcv.rcv_nxt else None,
             tcp.congestion,
-            closed=stream.hung_up,
+            closed=stream.is_closed(),
             sent_codecs=self._sent_codecs(connection),
             notsent=tcp.notsent + unread,
             queue=self.queue,

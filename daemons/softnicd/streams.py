@@ -293,9 +293,12 @@ class Stream(PortFields):
         """Bytes of the stream that wait in the file descriptor."""
         return max(0, self._waiting() - self.write_blocker)
 
+    def is_closed(self) -> bool:
+        """Whether the application has closed its end, which the poller may not have reported yet."""
+        return self.hung_up or (self.socket.fileno() >= 0 and bool(self._events(select.POLLHUP)))
+
     def _look_for_end(self) -> None:
-        """Notices that the application has closed its end, which the poller may not have reported yet."""
-        self.hung_up = self.hung_up or bool(self._events(select.POLLHUP))
+        self.hung_up = self.is_closed()
 
     def _events(self, mask: int) -> int:
         """Which of these events of poll(2) the file descriptor has now."""

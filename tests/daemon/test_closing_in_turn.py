@@ -38,3 +38,14 @@ def test_bytes_that_arrive_for_it_reset_the_connection(nics: WiredNics) -> None:
     info = nics.call(0, control.QueryStream(nics.streams[0]))
     assert isinstance(info, control.StreamInfo)
     assert info.error == errno.ECONNRESET
+
+
+def test_a_question_that_comes_before_the_event_learns_of_it(nics: WiredNics) -> None:
+    """A close with SO_LINGER asks at once, and does not wait for a stream that other descriptors have."""
+    streams, number = nics.daemons[1].first.streams, nics.streams[1]
+    before = streams.table.status(number, streams.now(), clear=False)
+    nics.ends.pop(2).close()
+    after = streams.table.status(number, streams.now(), clear=False)
+    assert before is not None
+    assert after is not None
+    assert (before.closed, after.closed) == (False, True)
