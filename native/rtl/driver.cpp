@@ -99,10 +99,7 @@ template <class Model> size_t kept_bytes(const Model &model)
 // Returns whether the body whose last beat leaves is malformed. Bytes behind its words are not.
 template <class Model> bool is_malformed(const Model &model)
 {
-    if constexpr (requires { model.error; })
-        return model.error;
-    else
-        return model.m_axis_tuser && !model.is_late;
+    return model.m_axis_tuser && !model.is_late;
 }
 
 // Bytes that enter an engine as a packet, beat by beat.

@@ -35,41 +35,23 @@ module inceptionn_encoder (
         );
     end
 
-    logic [15:0] tags;
-    logic [255:0] vectors;
-    logic is_blocks, is_blocks_last;
-    wire blocks_move;
-    assign s_axis_tready = !is_blocks || blocks_move;
-    always_ff @(posedge clk) begin
-        if (rst) begin
-            is_blocks <= 1'b0;
-        end else if (s_axis_tready) begin
-            is_blocks <= s_axis_tvalid;
-            is_blocks_last <= s_axis_tlast;
-            tags <= block_tags;
-            vectors <= block_vectors;
-        end
-    end
-
-    wire [255:0] tree_joined;
-    wire [5:0] tree_size;
-    shifter_tree tree (.tags, .vectors, .joined(tree_joined), .size(tree_size));
-
-    logic [271:0] burst;
-    logic [5:0] burst_size;
-    logic is_burst, is_burst_last;
-    wire burst_moves;
-    assign blocks_move = !is_burst || burst_moves;
-    always_ff @(posedge clk) begin
-        if (rst) begin
-            is_burst <= 1'b0;
-        end else if (blocks_move) begin
-            is_burst <= is_blocks;
-            is_burst_last <= is_blocks_last;
-            burst <= {tree_joined, tags};
-            burst_size <= tree_size + 6'd2;
-        end
-    end
+    wire [271:0] burst;
+    wire [5:0] burst_size;
+    wire is_burst, is_burst_last, burst_moves;
+    burst_joiner joiner (
+        .clk,
+        .rst,
+        .s_valid(s_axis_tvalid),
+        .s_ready(s_axis_tready),
+        .s_tags(block_tags),
+        .s_vectors(block_vectors),
+        .s_last(s_axis_tlast),
+        .m_valid(is_burst),
+        .m_ready(burst_moves),
+        .m_burst(burst),
+        .m_size(burst_size),
+        .m_last(is_burst_last)
+    );
 
     alignment_unit #(
         .BYTES(34)

@@ -154,7 +154,7 @@ module packet_path #(
     wire engine_rst = rst || drops;
     wire engine_valid = feeds && to_engine;
     if (DECODES) begin : decoder
-        wire e_error, e_late;
+        wire e_error, unused_late;
         wire [31:0] unused_consumed;
         if (IS_BOUNDED) begin : codec_2
             bounded_decoder engine (
@@ -162,7 +162,7 @@ module packet_path #(
                 .s_axis_tdata(p_data), .s_axis_tkeep(feed_keep), .s_axis_tvalid(engine_valid),
                 .s_axis_tready(engine_ready), .s_axis_tlast(is_feed_last),
                 .m_axis_tdata(e_data), .m_axis_tkeep(e_keep), .m_axis_tvalid(e_valid), .m_axis_tready(e_ready),
-                .m_axis_tlast(e_last), .error(e_error), .is_late(e_late), .consumed(unused_consumed)
+                .m_axis_tlast(e_last), .m_axis_tuser(e_error), .is_late(unused_late), .consumed(unused_consumed)
             );
         end else begin : codec_1
             inceptionn_decoder engine (
@@ -170,12 +170,12 @@ module packet_path #(
                 .s_axis_tdata(p_data), .s_axis_tkeep(feed_keep), .s_axis_tvalid(engine_valid),
                 .s_axis_tready(engine_ready), .s_axis_tlast(is_feed_last),
                 .m_axis_tdata(e_data), .m_axis_tkeep(e_keep), .m_axis_tvalid(e_valid), .m_axis_tready(e_ready),
-                .m_axis_tlast(e_last), .error(e_error), .is_late(e_late), .consumed(unused_consumed)
+                .m_axis_tlast(e_last), .m_axis_tuser(e_error), .is_late(unused_late), .consumed(unused_consumed)
             );
             wire _unused = &{1'b0, engine_k};
         end
-        assign e_wrong = e_valid && e_last && (e_error || e_late);
-        wire _unused_here = &{1'b0, unused_consumed, k, encoded_size};
+        assign e_wrong = e_valid && e_last && e_error;
+        wire _unused_here = &{1'b0, unused_late, unused_consumed, k, encoded_size};
     end else begin : encoder
         if (IS_BOUNDED) begin : codec_2
             bounded_encoder engine (

@@ -16,7 +16,7 @@ from tests.rtl.words import decoded, encoded, some_words
 
 LATENCY = 4
 """Cycles from a body of one beat to its words."""
-OUTPUTS = ("error", "is_late", "consumed")
+OUTPUTS = ("m_axis_tuser", "is_late", "consumed")
 
 
 def inputs(k: int, count: int, dut: Any) -> dict[str, int]:
@@ -39,7 +39,7 @@ async def check(
     received = await bench.exchange(packets, offer, take)
     assert [each.data for each in received] == expected
     for packet, each in zip(packets, received, strict=True):
-        assert each.outputs == {"error": 0, "is_late": 0, "consumed": len(packet.data)}
+        assert each.outputs == {"m_axis_tuser": 0, "is_late": 0, "consumed": len(packet.data)}
 
 
 @cocotb.test()
@@ -117,10 +117,10 @@ async def malformed_bodies_end_with_an_error(dut: Any) -> None:
         offer, take = bench.random.choice(((1.0, 1.0), (0.5, 0.5), (1.0, 0.3)))
         for packet, words, each in zip(packets, expected, await bench.exchange(packets, offer, take), strict=True):
             if words is None:
-                assert each.outputs["error"] or each.outputs["is_late"]
+                assert each.outputs["m_axis_tuser"]
             else:
                 assert each.data == words
-                assert each.outputs == {"error": 0, "is_late": 0, "consumed": len(packet.data)}
+                assert each.outputs == {"m_axis_tuser": 0, "is_late": 0, "consumed": len(packet.data)}
             found[words is None] += 1
     assert min(found) > 50
 
@@ -143,4 +143,4 @@ async def what_follows_the_words_is_dropped(dut: Any) -> None:
         received = await bench.exchange(longer, take=bench.random.choice((1.0, 0.4)))
         assert [each.data for each in received] == words
         for each, packet in zip(received, packets, strict=True):
-            assert each.outputs == {"error": 0, "is_late": 1, "consumed": len(packet.data)}
+            assert each.outputs == {"m_axis_tuser": 1, "is_late": 1, "consumed": len(packet.data)}
