@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import signal
 import sys
 import threading
@@ -16,6 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from softnic.rtl import library
+from softnic.rtl.verilator import RtlError
 from tests.fuzz import run
 from tests.fuzz.build import BuildError, build
 from tests.fuzz.targets import TARGETS, Target
@@ -28,11 +31,16 @@ examples:
   python -m tests.fuzz options --seconds 60            what is in the corpus, and more for it; after that
   python -m tests.fuzz options --unguided --runs 10000000
                                                        many mutations of all that, quickly
+  python -m tests.fuzz decode-rht encode --rtl --seconds 60
+                                                       the hardware's engines beside the C
   python -m tests.fuzz pcapng --replay FILE            one input again, with what it breaks
   python -m tests.fuzz pcapng --keep too-deep          one input to be checked in, whatever others do
   python -m tests.fuzz frames --minimize 40            the corpus that is checked in, from what runs have found
 """
+ENGINES = "SOFTNIC_FUZZ_ENGINES"
+"""Names the engines' library (tests/fuzz/native/engines.h)."""
 _UNGUIDED = "targets of the Python as they are, not instrumented: only mutations of the corpus, but many times as many"
+_RTL = "hold the engines of native/rtl, simulated, against the C, too (decode-inceptionn, -bounded, -bfp, -rht, encode)"
 
 
 def _arguments() -> argparse.Namespace:
@@ -46,6 +54,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--within", type=int, default=0, metavar="N", help="and seconds for all of them (no limit)")
     parser.add_argument("--seed", type=int, default=1, help="of the mutations (%(default)s)")
     parser.add_argument("--unguided", action="store_true", help=_UNGUIDED)
+    parser.add_argument("--rtl", action="store_true", help=_RTL)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="targets at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="inputs to run once each")
@@ -84,9 +93,11 @@ def main() -> int:
         if args.keep:
             run.keep(targets[0], args.keep)
             return 0
+        if args.rtl:
+            os.environ[ENGINES] = str(library.path())  # for the targets' programs
         native = [target for target in targets if target.is_native]
         programs = build(native) if native else {}
-    except BuildError as error:
+    except (BuildError, RtlError) as error:
         print(f"tests.fuzz: {error}", file=sys.stderr)
         return 2
     if args.replay:

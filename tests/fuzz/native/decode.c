@@ -4,6 +4,7 @@
    Every implementation must say the same of it, word for word; counting vectors and decoding by parts, too. What was
    decoded encodes again, and after one such round trip nothing changes any more (docs/FORMAT.md). */
 #include "codecs/codecs.h"
+#include "engines.h"
 #include "fuzz.h"
 
 enum { MOST_WORDS = 511 };

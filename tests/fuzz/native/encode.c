@@ -6,6 +6,7 @@
    decodes to its round trip. What is fused works in small parts here, so that inputs reach over several. */
 #include "codecs/codecs.h"
 #include "codecs/combine.h"
+#include "engines.h"
 #include "fuzz.h"
 #include "codecs/reduce.h"
 
