@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--vcd",
         metavar="OUT.vcd",
         help="with --packet, of bounded or inceptionn on the wire: replay it through the engines in hardware "
-        "(docs/rtl.md), decoded and then encoded again, and write every signal, for GTKWave or Surfer",
+        "(docs/rtl.md), decoded and then encoded again, and write every signal, for GTKWave (OUT.gtkw, too) or Surfer",
     )
     add_json(parser, "the report")
     parser.add_argument(

@@ -15,7 +15,7 @@ from softnic.capture.report import CaptureReport
 from softnic.capture.streams import words_of
 from softnic.codecs import get
 from softnic.commands import CommandError
-from softnic.rtl import verilator, waves
+from softnic.rtl import gtkwave, verilator, waves
 from softnic.rtl.verilator import RtlError
 from softnic.rtl.waves import CYCLE_NS, MOST_BYTES, Replay
 from softnic.terminal import printable
@@ -44,6 +44,7 @@ def replayed(args: argparse.Namespace, report: CaptureReport, record: dict[str, 
     try:
         with Console(stderr=True, markup=False).status(Text("simulating (the first time, a minute of compiling)")):
             replay = waves.replay(frame, name, parameter, record["tos"], Path(args.vcd))
+            saved = gtkwave.save(Path(args.vcd), name, replay.cycles)
     except RtlError as error:
         raise CommandError(f"{where}: {error}") from error
     original = report.original(args.packet)
@@ -51,11 +52,12 @@ def replayed(args: argparse.Namespace, report: CaptureReport, record: dict[str, 
         raise CommandError(f"{where}: the engines give other bits than the codec, as {printable(args.vcd)} shows")
     is_same = replay.sent.frame == frame
     record["replay"] = _record(replay) | {"sent_as_captured": is_same}
+    shown = f"; `gtkwave {printable(str(saved))}` shows the engines' ports" if saved else ""
     return [
         _table(replay),
         Text("Floats and bits are those of the codec in software."),
         Text(f"The frame that leaves is {_SAME if is_same else _OTHER}."),
-        Text(f"{printable(args.vcd)}: {replay.cycles:,} cycles of {CYCLE_NS} ns"),
+        Text(f"{printable(args.vcd)}: {replay.cycles:,} cycles of {CYCLE_NS} ns{shown}"),
     ]
 
 

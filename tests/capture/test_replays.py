@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,11 @@ def test_the_signals_of_a_packet(codec: str, mode: Mode, capsys: pytest.CaptureF
         assert replay["ports"]["m_axis"]["bytes"] == len(again)
         assert wave.end == 10 * replay["cycles"] - 5
         assert "$timescale 1ns" in out.read_text()[:200]
+    saved = out.with_suffix(".gtkw").read_text()
+    shown = set(re.findall(r"packet_loop\.[\w.\[\]]*?\w(?=\[\d+:0\]|\s)", saved))
+    assert {"packet_loop.clk", f"packet_loop.send.encoder.{engine}.lanes[0].block.vector"} < shown
+    assert len(shown) == 15
+    assert shown <= set(wave.signals)
 
 
 @pytest.mark.slow
@@ -189,3 +195,8 @@ def test_what_a_replay_prints(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert "Engines at 100 MHz" in text
     assert "Floats and bits are those of the codec in software." in text
     assert "The frame that leaves is the captured one, byte for byte." in text
+    assert "x.gtkw` shows the engines' ports" in text
+    (tmp_path / "x.gtkw").write_text("arranged by hand")
+    assert main(["inspect", str(path), *arguments]) == 0
+    assert "gtkwave" not in capsys.readouterr().out
+    assert (tmp_path / "x.gtkw").read_text() == "arranged by hand"
