@@ -21,7 +21,8 @@ import numpy as np
 import torch
 
 from softnic.gradients.method import Floats, MethodError
-from softnic.gradients.rounds import Rounds, RoundsPlace
+from softnic.gradients.outer import FINISH
+from softnic.gradients.rounds import MessageMethod, Rounds, RoundsPlace
 from softnic.torch import present_group
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES
@@ -48,6 +49,9 @@ class OuterSteps:
         "feedback:CODEC", such as "feedback:rht:4", or "sparseloco:SHARE,BITS". The same on all ranks.
     group : ProcessGroup, optional
         A process group of the backend softnic. Default: the default one.
+    own : bool
+        A rank goes on from weights that include what it has not sent yet; `finish` makes them equal at the end of the
+        training. DiLoCo's optimizer then fits `sparseloco` too, with ``beta=1``. Default: all go on from the same.
 
     Raises
     ------
@@ -67,12 +71,13 @@ class OuterSteps:
         *,
         method: str = DEFAULT,
         group: Any = None,
+        own: bool = False,
     ) -> None:
         if every < 1:
             raise MethodError(f"outer steps are made every step or less often, not every {every}")
         self._parameters = dict(model.named_parameters())
         self._optimizer, self._every, self._method = optimizer, every, method_of(method)
-        self._group, self._steps = group, 0
+        self._group, self._own, self._steps = group, own, 0
         present_group(group)
         self._anchors = {name: each.detach().clone() for name, each in self._parameters.items()}
         """Where all ranks were at the last outer step."""
@@ -87,29 +92,64 @@ class OuterSteps:
         self._steps += 1
         if self._steps % self._every:
             return False
-        group = present_group(self._group)
         with torch.no_grad():
-            ways = {name: self._anchors[name] - each for name, each in self._parameters.items()}
-            for work in [self._summed(group, name, way) for name, way in ways.items()]:
-                work.wait()
+            ways = {name: way - self._unsent(name, way) for name, way in self._ways().items()}
+            self._average(ways, self._method, self._kept)
             for name, parameter in self._parameters.items():
                 parameter.copy_(self._anchors[name])
-                parameter.grad = ways[name].div_(group.size())
+                parameter.grad = ways[name]
             self._optimizer.step()
             self._optimizer.zero_grad(set_to_none=True)
             for name, parameter in self._parameters.items():
                 self._anchors[name].copy_(parameter)
+                parameter.sub_(self._unsent(name, parameter))
         return True
 
-    def _summed(self, group: SoftnicGroup, name: str, way: torch.Tensor) -> SoftnicWork:
-        if way.nbytes < FLOOR_BYTES:
-            return group.sum_by_codec({None: [way]}, way)
-        kept = self._kept.setdefault(name, np.zeros(way.numel(), np.float32))
+    @untraced
+    def finish(self, codec: str = FINISH) -> None:
+        """Agree on all that ranks have not sent yet, inner steps since included. All have the same weights then.
 
-        def begin(gradient: Floats, place: RoundsPlace) -> Rounds:
-            return self._method.rounds(gradient, kept, place)
+        At the end of a training. All ranks call this.
 
-        return group.sum_by_rounds(way, begin)
+        Parameters
+        ----------
+        codec : str
+            In which the rest is sent.
+
+        Raises
+        ------
+        DistBackendError
+            For what breaks a call of the group.
+        MethodError
+            If there is no such codec.
+        """
+        method = method_of(f"feedback:{codec}")
+        with torch.no_grad():
+            ways = self._ways()
+            self._average(ways, method, {})
+            for name, parameter in self._parameters.items():
+                self._anchors[name] -= ways[name]
+                parameter.copy_(self._anchors[name])
+        if self._own:
+            self._kept.clear()
+
+    def _ways(self) -> dict[str, torch.Tensor]:
+        """Return how far each parameter of this rank has come, as a gradient: it points back."""
+        return {name: self._anchors[name] - each for name, each in self._parameters.items()}
+
+    def _unsent(self, name: str, like: torch.Tensor) -> torch.Tensor | float:
+        """Return what a parameter of this rank has beyond that of all; 0: it is the same."""
+        if not self._own or name not in self._kept:
+            return 0.0
+        return torch.from_numpy(self._kept[name]).view(like.shape).to(like)
+
+    def _average(self, ways: dict[str, torch.Tensor], method: MessageMethod, kept: dict[str, Floats]) -> None:
+        """Average over the ranks, in place."""
+        group = present_group(self._group)
+        for work in [_summed(group, way, method, kept, name) for name, way in ways.items()]:
+            work.wait()
+        for way in ways.values():
+            way.div_(group.size())
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of this rank's state, without the weights and the outer optimizer's: each saves its own."""
@@ -125,3 +165,16 @@ class OuterSteps:
             self._anchors[name].copy_(each)
         self._kept = {name: each.cpu().numpy().copy() for name, each in state["kept"].items()}
         self._steps = int(state["steps"])
+
+
+def _summed(
+    group: SoftnicGroup, way: torch.Tensor, method: MessageMethod, kept: dict[str, Floats], name: str
+) -> SoftnicWork:
+    if way.nbytes < FLOOR_BYTES:
+        return group.sum_by_codec({None: [way]}, way)
+    memory = kept.setdefault(name, np.zeros(way.numel(), np.float32))
+
+    def begin(gradient: Floats, place: RoundsPlace) -> Rounds:
+        return method.rounds(gradient, memory, place)
+
+    return group.sum_by_rounds(way, begin)

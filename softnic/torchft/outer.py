@@ -10,7 +10,8 @@ What a replica keeps, the error that its messages had so far, follows the weight
    replica has died, leaves what was kept before: torchft discards the inner steps, too.
 2. A quorum that changes leaves it as well. What a replica has kept is part of the way that its own weights have gone,
    and is still missing in the weights that all have.
-3. A replica that heals begins with nothing: its weights are those of another one. So does a new process.
+3. A replica that heals begins with nothing: its weights are those of another one. So does a new process, unless it
+   continues from a checkpoint of its own (`DiLoCo.state_dict`).
 4. A replica that does not take part in a step (a spare one) sends zeros, and keeps what it has.
 """
 
@@ -19,6 +20,7 @@ What a replica keeps, the error that its messages had so far, follows the weight
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -80,6 +82,19 @@ class DiLoCo(torchft.local_sgd.DiLoCo):
         super().__init__(made, model_fragments, inner_optimizer, outer_optimizer, sync_every, **options)
         self.residuals = made.kept
         """What this replica keeps, by fragment and the number of the call in its outer step."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return a copy of what this replica keeps, for its own checkpoint, taken between two outer steps."""
+        return {
+            f"{fragment}.{call}": torch.from_numpy(each.copy()) for (fragment, call), each in self.residuals.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Continue from a result of `state_dict` of the same replica, with the weights of the same checkpoint."""
+        self.residuals.clear()
+        for name, each in state.items():
+            fragment, call = map(int, name.split("."))
+            self.residuals[fragment, call] = each.numpy().copy()
 
 
 class _MethodManager:

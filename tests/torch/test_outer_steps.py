@@ -59,6 +59,31 @@ def test_nothing_is_lost_and_all_ranks_have_the_same_weights(size: int, method: 
     np.testing.assert_allclose(came_out + left, np.sum([way for _, way, *_ in found], axis=0), atol=1e-4)
 
 
+@pytest.mark.parametrize("method", ["feedback:rht:3", "sparseloco:0.1,2,beta=1"])
+def test_own_weights_have_all_that_was_not_sent_until_the_end(method: str) -> None:
+    size = 3
+
+    def train(group: SoftnicGroup) -> Any:
+        model = copy.deepcopy(MODEL)
+        outer = OuterSteps(model, sgd(model), 2, method=method, group=group, own=True)
+        way = torch.zeros_like(MODEL.weight)
+        for step in range(7):
+            way += moved(group.rank(), step, model)[0]
+            outer.step()
+        before = model.weight.detach().clone()
+        outer.finish()
+        return way.detach().numpy(), before.numpy(), model.weight.detach().numpy(), outer.state_dict()["kept"]
+
+    found = run(size, train)
+    start, ways = MODEL.weight.detach().numpy(), np.sum([way for way, *_ in found], axis=0)
+    assert len({before.tobytes() for _, before, *_ in found}) == size
+    np.testing.assert_allclose(np.sum([start - before for _, before, *_ in found], axis=0), ways, atol=1e-4)
+    assert len({after.tobytes() for _, _, after, _ in found}) == 1
+    assert all(kept == {} for *_, kept in found)
+    missing = ways / size - (start - found[0][2])
+    assert np.sqrt(np.mean(missing**2)) < 0.2 * np.sqrt(np.mean((ways / size) ** 2))  # what rht:4 rounds off
+
+
 def test_the_outer_optimizer_is_dilocos() -> None:
     """As softnic.gradients.outer has it, but for the order of additions."""
 

@@ -164,6 +164,32 @@ def test_a_discarded_step_leaves_what_was_kept() -> None:
         assert kept[0] == kept[1] != kept[2]
 
 
+def test_what_is_kept_goes_through_a_checkpoint() -> None:
+    def trained(between: str) -> bytes:
+        ended = threading.Barrier(2)
+
+        def train(replica: Replica) -> Any:
+            training = Training(replica, "feedback:rht:4")
+            with training.diloco:
+                training.outer_step()
+                saved = training.diloco.state_dict()
+                if between:
+                    training.diloco.residuals.clear()
+                if between == "loaded":
+                    training.diloco.load_state_dict(saved)
+                training.outer_step()
+                weights = training.outer_step()[2]
+            ended.wait(LIMIT_S)
+            return weights
+
+        with Replicas(2) as made:
+            found = results([made.start(number, built, train) for number in range(2)])
+        assert found[0] == found[1]
+        return bytes(found[0])
+
+    assert trained("") == trained("loaded") != trained("forgotten")
+
+
 def test_survivors_keep_and_a_replica_that_heals_begins_with_nothing() -> None:
     """Replica 2 ends after three outer steps, and replica 3 comes in its place. A mark stands for what is kept."""
     ended, alone, rejoined = threading.Barrier(3), threading.Event(), threading.Event()
