@@ -183,6 +183,29 @@ def _joins(results: Rows) -> list[Cells]:
     return [Cells("a new process, 100 MB, 1 Gbit/s: start to first counted step", figure, beside)]
 
 
+def _elastic(results: Rows) -> list[Cells]:
+    """Replicas that are killed, beside those over Gloo."""
+    ours, gloo = (row(results, who=who) for who in ("softnic", "gloo"))
+    stuck = f"over Gloo {gloo['stuck']} of {gloo['faults']} kills were followed by none within 30 s"
+    return [
+        Cells(
+            "8 replicas, a kill every 30 s, a new process after it: samples/s, of what as many idle starts leave",
+            f"{share(ours['of_started'])}",
+            f"torchft on Gloo: {share(gloo['of_started'])}",
+        ),
+        Cells(
+            "from a kill to the survivors' next step: median; longest",
+            f"{ours['next_step_s']:.2f} s; {ours['next_step_worst_s']:.2f} s",
+            f"the lighthouse waits 0.5 s for the dead one; {stuck}",
+        ),
+        Cells(
+            "samples/s without faults, of those of DDP without torchft",
+            f"{share(ours['machinery'])} of {ours['plain']:.0f}",
+            f"torchft on Gloo: {share(gloo['machinery'])} of {gloo['plain']:.0f}",
+        ),
+    ]
+
+
 def _outer(results: Rows) -> list[Cells]:
     """Outer steps, a row for each way."""
     return [
@@ -288,6 +311,12 @@ JOINS = Figure(
     ("softnic/torchft", "softnic/checkpoint", "softnic/torch", "softnic/comm", "benchmarks/elastic"),
     _joins,
 )
+ELASTIC = Figure(
+    "performance-elastic",
+    "python -m benchmarks.elastic --seconds 90",
+    ("softnic/torchft", "softnic/torch", "softnic/comm", "benchmarks/elastic"),
+    _elastic,
+)
 OUTER = Figure(
     "performance-outer",
     "python -m benchmarks.outer --ways diloco:feedback:rht:4 diloco:sparseloco:0.1,2 own:sparseloco:0.1,2,beta=1",
@@ -304,7 +333,7 @@ SCALE_PAGE = "performance-scale.md"
 PUBLISHED = {
     "performance.md": FIGURES,
     "wan.md": WAN_FIGURES,
-    "elastic.md": (JOINS,),
+    "elastic.md": (ELASTIC, JOINS),
     "gradients.md": (OUTER,),
     SCALE_PAGE: (SCALE,),
 }
