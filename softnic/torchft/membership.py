@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,12 +15,46 @@ from softnic.checkpoint.progress import ReceiptLines
 from softnic.ipc.client import Client
 from softnic.ipc.membership import MOST_CHARACTERS, MOST_NAMES, MembershipInfo, NoteMembership
 
+POLL_S = 0.02
+"""Between two looks for members that have not come yet."""
 TRAINING, HEALING = "training", "healing"
 
 
 def member_key(rank: int) -> str:
     """Return where a member writes its name in the store of a quorum."""
     return f"softnic/member/{rank}"
+
+
+def roll_call(store: Any, size: int, most_s: float, patience_s: float) -> list[int]:
+    """Wait for all members of a quorum, who come at once, to write their names in its store.
+
+    Parameters
+    ----------
+    store
+        Of the quorum.
+    size
+        Members.
+    most_s
+        How long this may take.
+    patience_s
+        How long to wait for those that are missing after another one has come.
+
+    Returns
+    -------
+    list of int
+        The ranks that have not come: they have died since they asked for the quorum.
+    """
+    missing = list(range(size))
+    began = came = time.monotonic()
+    while not store.check([member_key(rank) for rank in missing]):
+        now = time.monotonic()
+        left = [rank for rank in missing if not store.check([member_key(rank)])]
+        came = now if len(left) < len(missing) else came
+        missing = left
+        if missing and now > min(began + most_s, came + patience_s):
+            return missing
+        time.sleep(POLL_S)
+    return []
 
 
 def read_names(store: Any, size: int) -> list[str]:

@@ -26,11 +26,14 @@ from softnic.torch.backend import SoftnicGroup
 from softnic.torch.message_rounds import Begin
 from softnic.torch.reconfigurable import Reconfigurable
 from softnic.torch.stores import EpochStores
-from softnic.torchft.membership import MembershipNotes, member_key, read_names
+from softnic.torchft.membership import MembershipNotes, member_key, read_names, roll_call
 from softnic.torchft.releases import FURTHER_CALLS
 
 JOIN_S = 3.0
 """A lighthouse tells all members of a quorum at once: one that has not come to it by then has died since."""
+PATIENCE_S = 0.5
+"""How long those that have come wait for the others, at first: a member that asks for a quorum and dies belongs to it.
+Twice as long after each quorum that was given up, for the others may be slow."""
 
 
 @dataclass
@@ -79,6 +82,7 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         """Of the present epoch."""
         self._has_met = False
         """It has had an epoch."""
+        self._patience_s = PATIENCE_S
         self._aborts = 0
         self._lock = threading.Lock()
         self._stores = EpochStores()
@@ -109,8 +113,9 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         rank, world_size : int
             The rank of this process, and the number of ranks; a single one needs no connection.
         quorum_id : int, optional
-            Number of the quorum that a lighthouse has made. Its members are there at once: one that has not come after
-            3 s is an error, so that the next quorum is without it. The first quorum of a process takes its time.
+            Number of the quorum that a lighthouse has made. Its members are there at once: one that has not come half a
+            second after the others is an error, so that the next quorum is without it. To connect may take 3 s, and in
+            the first quorum of a process the timeout.
         *given, **more
             What later releases of torchft pass; not used.
 
@@ -125,10 +130,13 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         self._end("left for the next quorum")
         with self._lock:
             self._error, aborts = None, self._aborts
-        limit = min(self._timeout, timedelta(seconds=JOIN_S)) if self._has_met and quorum_id else self._timeout
+        is_quorum = bool(quorum_id)
+        limit = min(self._timeout, timedelta(seconds=JOIN_S)) if self._has_met and is_quorum else self._timeout
         try:
-            store = self._stores.open(store_addr, limit)
+            store = self._stores.open(store_addr, limit, is_there=is_quorum)
             store.set(member_key(rank), replica_id)
+            if is_quorum:
+                self._call_the_roll(store, world_size)
             comm = connected(store, rank, world_size, limit, "configure")
             group = SoftnicGroup(comm, replica_id, self._timeout, store)
         except Exception as error:
@@ -143,6 +151,14 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         if aborted:
             group.abort()
             raise dist.DistBackendError(f"configure: {group.failure()}")
+
+    def _call_the_roll(self, store: Any, size: int) -> None:
+        """Wait for all members of a quorum. Raises DistBackendError for those that do not come."""
+        missing = roll_call(store, size, JOIN_S, self._patience_s)
+        if missing:
+            self._patience_s = min(2 * self._patience_s, JOIN_S)
+            raise dist.DistBackendError(f"configure: ranks {missing} of this quorum have not come, so they have died")
+        self._patience_s = PATIENCE_S
 
     def allreduce(self, tensors: Any, opts: Any) -> Any:
         """Reduce tensors; within `summed_by`, sum one by the rounds of a gradient method."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -43,7 +44,8 @@ from torchft.process_group import create_store_client
 
 import softnic.torch
 from softnic.torchft import ProcessGroupSoftnic
-from tests.torchft.quorums import Quorums, threads_of_groups
+from softnic.torchft.process_group import PATIENCE_S
+from tests.torchft.quorums import LIMIT_S, Quorums, threads_of_groups
 
 EPOCHS = 50
 
@@ -207,6 +209,47 @@ def test_a_rank_that_does_not_come_is_an_error_and_the_next_quorum_works(quorums
         each.set_timeout(timedelta(seconds=30))
     made.configure()
     assert made.run(summed) == [[3.0] * 3] * 2
+
+
+def test_a_member_that_has_died_since_it_asked_for_the_quorum_is_not_waited_for(
+    quorums: Callable[..., Quorums],
+) -> None:
+    """Members of a lighthouse's quorum come at once, or have died; patience grows where that was wrong."""
+    made = quorums(3)
+    for attempt, patience in enumerate((PATIENCE_S, 2 * PATIENCE_S)):
+        address, began = made.address(), time.monotonic()
+        waiting = made.start(lambda rank, group, to=address: group.configure(to, "r", rank, 3, quorum_id=7), [0, 1])  # type: ignore[misc]
+        for each in waiting:
+            with pytest.raises(RuntimeError, match=r"configure: ranks \[2\] of this quorum have not come"):
+                each.result(LIMIT_S)
+        assert time.monotonic() - began >= patience, attempt
+        assert "have not come" in str(made.members[0].errored())
+    address = made.address()
+    made.run(lambda rank, group: group.configure(address, "r", rank, 2, quorum_id=8), [0, 1])
+    assert made.run(summed, [0, 1]) == [[3.0] * 3] * 2
+
+
+def test_a_member_that_comes_late_is_waited_for_while_others_come(quorums: Callable[..., Quorums]) -> None:
+    made = quorums(3)
+    address = made.address()
+
+    def come(rank: int, group: ProcessGroupSoftnic) -> None:
+        time.sleep(0.8 * PATIENCE_S * rank)
+        group.configure(address, "r", rank, 3, quorum_id=7)
+
+    made.run(come)
+    assert made.run(summed) == [[6.0] * 3] * 3
+
+
+def test_a_store_whose_process_has_died_is_not_waited_for(quorums: Callable[..., Quorums]) -> None:
+    """It was there when the quorum was made, so that nobody listens says it."""
+    made = quorums(1)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(RuntimeError, match=r"nobody listens at 127\.0\.0\.1:"):
+        made.members[0].configure(f"127.0.0.1:{port}/quorum", "r", 0, 2, quorum_id=7)
+    made.configure()
+    assert made.run(summed) == [[1.0] * 3]
 
 
 def test_one_address_serves_a_second_attempt(quorums: Callable[..., Quorums]) -> None:
