@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from softnic.measure.report import share
 HEADINGS = ["what", "figure", "limit or peer in the same run", "command", "commit"]
 STREAM = ("native/nic", "native/tcp", "softnic/nic", "softnic/tcp", "softnic/link", "daemons")
 CODECS = ("native/codecs", "softnic/codecs")
+OUTER_ROOMS = ("softnic/gradients", "benchmarks/outer.py", "benchmarks/outer_rank.py")
 COLLECTIVE = (*STREAM, "native/collectives", "softnic/collectives", "softnic/comm", "softnic/mpi")
 GLOO, SOFTNIC, POSTED, KERNEL = "Gloo", "softnic", "softnic, nonblocking", "kernel TCP"
 CODEC, SMALLEST = "bounded:10", "rht:4"
@@ -206,11 +208,11 @@ def _elastic(results: Rows) -> list[Cells]:
     ]
 
 
-def _outer(results: Rows) -> list[Cells]:
+def _outer(every: int, results: Rows) -> list[Cells]:
     """Outer steps, a row for each way."""
     return [
         Cells(
-            f"`{each['way']}`, an outer step every 100 of 2,000",
+            f"`{each['way']}`, an outer step every {every} of 2,000",
             f"{each['fewer']:,.0f} times fewer bytes, test loss {each['beside']:+.1%}",
             "DDP with a sum in bf16 in each step",
         )
@@ -320,8 +322,14 @@ ELASTIC = Figure(
 OUTER = Figure(
     "performance-outer",
     "python -m benchmarks.outer --ways diloco:feedback:rht:4 diloco:sparseloco:0.1,2 own:sparseloco:0.1,2,beta=1",
-    ("softnic/gradients", "benchmarks/outer.py", "benchmarks/outer_rank.py"),
-    _outer,
+    OUTER_ROOMS,
+    partial(_outer, 100),
+)
+OFTEN = Figure(
+    "performance-outer-often",
+    "python -m benchmarks.outer --every 20 --ways own:sparseloco:0.0125,2,beta=1",
+    OUTER_ROOMS,
+    partial(_outer, 20),
 )
 SCALE = Figure(
     "performance-scale",
@@ -334,7 +342,7 @@ PUBLISHED = {
     "performance.md": FIGURES,
     "wan.md": WAN_FIGURES,
     "elastic.md": (ELASTIC, JOINS),
-    "gradients.md": (OUTER,),
+    "gradients.md": (OUTER, OFTEN),
     SCALE_PAGE: (SCALE,),
 }
 """The figures of each page of docs/."""

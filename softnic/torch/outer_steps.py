@@ -3,10 +3,12 @@
 The same as softnic/gradients/outer.py for tensors, which may be on a GPU and of any type of float, with an outer
 optimizer of torch:
 
-    outer = OuterSteps(model, SGD(model.parameters(), lr=1.0), every=50, method="sparseloco:0.08,2")
+    optimizer = SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)
+    outer = OuterSteps(model, optimizer, every=20, method="sparseloco:0.0125,2,beta=1", own=True)
     for batch in batches:
         inner_step(batch)
         outer.step()                    # on all ranks, after each inner step
+    outer.finish()
 
 Douillard et al. (arXiv 2311.08105); with `sparseloco`, Sarfi et al. (arXiv 2508.15706). For replicas that may die there
 is softnic.torchft.DiLoCo.
