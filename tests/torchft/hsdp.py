@@ -55,13 +55,12 @@ def main() -> None:
         fully_shard(part, mesh=mesh)
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
 
-    def shards() -> dict[str, torch.Tensor]:
-        return {name: each.to_local() for name, each in model.state_dict().items()}
+    # Taken once: `state_dict` of FSDP2 reshards, and torchft asks for the state while gradients are computed.
+    shards = {name: each.to_local().detach() for name, each in model.named_parameters()}
 
     def load(state: dict[str, torch.Tensor]) -> None:
-        with torch.no_grad():
-            for name, each in shards().items():
-                each.copy_(state[name])
+        for name, each in shards.items():
+            each.copy_(state[name])
 
     across = ProcessGroupSoftnic(LIMIT)
     if len(sys.argv) > 6:
@@ -71,7 +70,7 @@ def main() -> None:
         min_replica_size=1,
         init_sync=False,  # all begin with the same weights
         load_state_dict=load,
-        state_dict=shards,
+        state_dict=lambda: shards,
         replica_id=f"group{group}",
         rank=rank,
         world_size=RANKS,
@@ -98,7 +97,7 @@ def main() -> None:
         optimizer.step()
         if manager.current_step() > step:
             digest, squares = 0, 0.0
-            for each in shards().values():
+            for each in shards.values():
                 digest = zlib.crc32(each.numpy().tobytes(), digest)
                 squares += float(each.double().square().sum())
             print(manager.current_step(), manager.num_participants(), digest, squares, flush=True)
