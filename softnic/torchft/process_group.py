@@ -133,7 +133,7 @@ class ProcessGroupSoftnic(Reconfigurable, ProcessGroupWrapper):
         is_quorum = bool(quorum_id)
         limit = min(self._timeout, timedelta(seconds=JOIN_S)) if self._has_met and is_quorum else self._timeout
         try:
-            store = self._stores.open(store_addr, limit, is_there=is_quorum)
+            store = self._stores.open(store_addr, limit)
             store.set(member_key(rank), replica_id)
             if is_quorum:
                 self._call_the_roll(store, world_size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -239,17 +238,6 @@ def test_a_member_that_comes_late_is_waited_for_while_others_come(quorums: Calla
 
     made.run(come)
     assert made.run(summed) == [[6.0] * 3] * 3
-
-
-def test_a_store_whose_process_has_died_is_not_waited_for(quorums: Callable[..., Quorums]) -> None:
-    """It was there when the quorum was made, so that nobody listens says it."""
-    made = quorums(1)
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(RuntimeError, match=r"nobody listens at 127\.0\.0\.1:"):
-        made.members[0].configure(f"127.0.0.1:{port}/quorum", "r", 0, 2, quorum_id=7)
-    made.configure()
-    assert made.run(summed) == [[1.0] * 3]
 
 
 def test_one_address_serves_a_second_attempt(quorums: Callable[..., Quorums]) -> None:
