@@ -14,8 +14,9 @@ _dist: Any = dist
 class EpochStores:
     """Opens the store of each epoch.
 
-    A new connection for each would take longer than all the rest of an epoch's start: some of torch's take 5 s, above all
-    where another connection has ended before it said anything. So nothing else may try whether the store's port is open.
+    A new connection for each would take longer than all the rest of an epoch's start: some of torch's take 5 s,
+    above all where another connection has ended before it said anything. So nothing else may try whether the store's
+    port is open.
     """
 
     def __init__(self) -> None:

@@ -56,7 +56,8 @@ def main() -> None:
     inner = torch.optim.SGD(model.parameters(), lr=0.1)
 
     # Taken once: `state_dict` of FSDP2 reshards, and torchft asks for the state while gradients are computed.
-    shards = {name: each.to_local().detach() for name, each in model.named_parameters()}
+    weights: dict[str, Any] = dict(model.named_parameters())
+    shards: dict[str, torch.Tensor] = {name: each.to_local().detach() for name, each in weights.items()}
 
     def load(state: dict[str, torch.Tensor]) -> None:
         for name, each in shards.items():
