@@ -16,7 +16,7 @@ SHOWN_BITS = 32
 TOP = "packet_loop"
 _BIT, _HEXADECIMAL, _COMMENT = "@28", "@22", "@200"
 """GTKWave's formats of what follows."""
-_WINDOW = "[size] 1400 620\n[signalwidth] 250\n[sst_width] 160\n[treeopen] packet_loop."
+_WINDOW = f"[size] 1400 620\n[signalwidth] 250\n[sst_width] 160\n[treeopen] {TOP}."
 _ZOOM_NS, _ZOOM = 100, 4.5
 """A window shows about as many ns with this zoom, and twice as many with one more."""
 

@@ -95,7 +95,9 @@ class OuterSteps:
         if self._steps % self._every:
             return False
         with torch.no_grad():
-            ways = {name: way - self._unsent(name, way) for name, way in self._ways().items()}
+            ways = self._ways()
+            for name, unsent in self._unsent().items():
+                ways[name] -= unsent
             self._average(ways, self._method, self._kept)
             for name, parameter in self._parameters.items():
                 parameter.copy_(self._anchors[name])
@@ -104,7 +106,8 @@ class OuterSteps:
             self._optimizer.zero_grad(set_to_none=True)
             for name, parameter in self._parameters.items():
                 self._anchors[name].copy_(parameter)
-                parameter.sub_(self._unsent(name, parameter))
+            for name, unsent in self._unsent().items():
+                self._parameters[name].sub_(unsent)
         return True
 
     @untraced
@@ -139,11 +142,12 @@ class OuterSteps:
         """Return how far each parameter of this rank has come, as a gradient: it points back."""
         return {name: self._anchors[name] - each for name, each in self._parameters.items()}
 
-    def _unsent(self, name: str, like: torch.Tensor) -> torch.Tensor | float:
-        """Return what a parameter of this rank has beyond that of all; 0: it is the same."""
-        if not self._own or name not in self._kept:
-            return 0.0
-        return torch.from_numpy(self._kept[name]).view(like.shape).to(like)
+    def _unsent(self) -> dict[str, torch.Tensor]:
+        """Return what this rank's parameters have beyond those that all have; empty: they are the same."""
+        if not self._own:
+            return {}
+        like = self._parameters
+        return {name: torch.from_numpy(each).view(like[name].shape).to(like[name]) for name, each in self._kept.items()}
 
     def _average(self, ways: dict[str, torch.Tensor], method: MessageMethod, kept: dict[str, Floats]) -> None:
         """Average over the ranks, in place."""
